@@ -1,0 +1,126 @@
+# Every command of the project. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+BUILD_LOCK := container/build-requirements.txt
+LOCKS := infra/requirements.txt container/requirements.txt tests/requirements.txt
+
+# A version manager may answer to the name python3.11 without having it, so it is started, not looked up.
+PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
+
+# Commands and what brings them on Debian: hosts are network namespaces (ip, unshare, nsenter, mount), and
+# sagemaker-training is compiled from source (cc, Python's headers).
+COMMANDS := ip:iproute2 unshare:util-linux nsenter:util-linux mount:mount cc:gcc
+
+# Debian keeps ip in a folder that an ordinary user's PATH may lack.
+export PATH := $(PATH):/usr/sbin:/sbin
+# Handed to the recipes as environment variables, so that a name with spaces or quotes stays one word.
+export DIR
+PYTEST_ARGS ?=
+
+ifneq ($(filter run-images,$(MAKECMDGOALS)),)
+ifeq ($(strip $(DIR)),)
+$(error run-images needs a folder of images, one subfolder per class: make run-images DIR=path/to/images)
+endif
+endif
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: $(INSTALLED) ## Create .venv from the hash-locked files (about 4 minutes, 6 GB; again: nothing)
+
+.PHONY: run
+run: setup ## Run the experiment on this machine: the GPU group alone, then all groups, and compare
+	@$(BIN)/python -m infra.local compare
+
+.PHONY: run-images
+run-images: setup ## Train on your own images on this machine: make run-images DIR=path/to/images
+	@$(BIN)/python -m infra.local train --images "$$DIR"
+
+.PHONY: test
+test: lint ## Lint, then every test suite (PYTEST_ARGS="-k name" narrows it)
+	$(BIN)/python -m pytest -m "not bench" $(PYTEST_ARGS)
+
+.PHONY: test-quick
+test-quick: setup ## Only the tests that start no cluster
+	$(BIN)/python -m pytest -m "not bench and not cluster and not e2e" $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: setup ## Style, format, types, import rules, and whether the generated documents are current
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m docs.generate --check
+
+.PHONY: bench
+bench: setup ## Measure; nothing here passes or fails by a time
+	$(BIN)/python -m pytest tests/benchmarks -m bench -s $(PYTEST_ARGS)
+
+.PHONY: docs
+docs: setup ## Write the documents that are derived from the contract
+	$(BIN)/python -m docs.generate
+
+# A later lock takes the earlier ones as constraints, so that shared packages have one version.
+COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --custom-compile-command "make lock" \
+	--python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-emit-package pip $(if $(UPGRADE),--upgrade)
+
+.PHONY: lock
+lock: setup ## Compile the pins of pyproject.toml to the locks (UPGRADE=1: take newer indirect packages)
+	$(COMPILE) --group pyproject.toml:build -o $(BUILD_LOCK)
+	$(COMPILE) --group pyproject.toml:container -c $(BUILD_LOCK) -o container/requirements.txt
+	$(COMPILE) --group pyproject.toml:infra -c container/requirements.txt -o infra/requirements.txt
+	$(COMPILE) --group pyproject.toml:dev -c container/requirements.txt -c infra/requirements.txt \
+		-c $(BUILD_LOCK) -o tests/requirements.txt
+
+.PHONY: clean
+clean: ## Remove .venv, runs/ and caches
+	rm -rf --one-file-system $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --no-input --require-hashes --no-deps
+
+# Two packages come as source. Built in isolation they would pull a setuptools that no hash covers, so the locked one
+# goes first and builds them.
+$(INSTALLED): $(BUILD_LOCK) $(LOCKS) | commands
+	@[ "$$(uname -sm)" = "Linux x86_64" ] || $(call fail,the locks are for Linux x86_64; this is $$(uname -sm))
+	@python="$(PYTHON)"; \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		$(call fail,needs Python 3.11 or newer; found $$($$python --version 2>&1 || true); name one: make setup PYTHON=/path/to/python3.11); \
+	missing=""; \
+	$$python -c 'import ensurepip, venv' 2>/dev/null || missing="python3-venv"; \
+	$$python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("include"), "Python.h").stat()' 2>/dev/null || \
+		missing="$$missing python3-dev"; \
+	$(install_missing); \
+	$$python -m venv $(VENV)
+	$(PIP_INSTALL) -r $(BUILD_LOCK)
+	$(PIP_INSTALL) --no-build-isolation $(foreach lock,$(LOCKS),-r $(lock))
+	$(BIN)/python -m pip check
+	touch $@
+
+.PHONY: commands
+commands:
+	@missing=""; \
+	for pair in $(COMMANDS); do command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; done; \
+	$(install_missing)
+
+# fail: one line on standard error, exit 1. install_missing: brings the Debian packages in $missing, as root or not at all.
+fail = { echo "setup: $(1)" >&2; exit 1; }
+define install_missing
+if [ -n "$$missing" ]; then \
+	missing="$$(printf '%s\n' $$missing | sort -u | tr '\n' ' ')"; \
+	sudo=""; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
+	{ command -v apt-get && $$sudo true; } >/dev/null 2>&1 || $(call fail,install these Debian packages first: $$missing); \
+	$$sudo apt-get update -qq; \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
+fi
+endef

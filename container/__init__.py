@@ -1,0 +1,1 @@
+"""What runs inside the image: process 1 of every host."""

@@ -1,0 +1,159 @@
+"""What a host knows about itself and its job, read once at the start and passed on as one value."""
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+from container.bootstrap import log
+from container.bootstrap.addresses import (
+    OwnAddress,
+    choose_own_address,
+    collective_environment,
+    num_usable_cpus,
+    usable_addresses,
+)
+from container.bootstrap.cluster import Cluster
+from container.bootstrap.environment import JobPaths
+from container.bootstrap.errors import CLUSTER_NOT_FORMED, HostError
+from container.bootstrap.ray_node import RayNodeSettings
+from container.bootstrap.telemetry import HostMeter, num_accelerators, shared_memory_free_bytes
+from container.bootstrap.token import Token
+from training.contract import TrainingConfig
+
+SHARED_MEMORY = "/dev/shm"
+OBJECT_STORE_SHARE_OF_SHARED_MEMORY = 0.85
+OBJECT_STORE_SHARE_OF_MEMORY = 0.3
+OBJECT_STORE_MINIMUM_BYTES = 128 * 2**20
+"""Below this a few batches of float32 images block each other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostContext:
+    """One host of one job. `runtime_dir` is this host's own, mode 0700."""
+
+    cluster: Cluster
+    config: TrainingConfig
+    paths: JobPaths
+    runtime_dir: Path
+    token: Token
+    own: OwnAddress
+    meter: HostMeter
+    environ: Mapping[str, str]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """What has to be the same on every host."""
+        major, minor, _ = platform.python_version_tuple()
+        return {"python": f"{major}.{minor}", "ray": version("ray")}
+
+    @property
+    def role(self) -> str:
+        """`head` or `worker`."""
+        return "head" if self.cluster.is_head else "worker"
+
+    @property
+    def is_training(self) -> bool:
+        """Whether training workers run here."""
+        return self.cluster.current_host in self.cluster.training_hosts
+
+    def num_data_workers(self) -> int:
+        """How many data tasks may run here at once; Ray is told this number as the host's CPUs.
+
+        One per CPU, and on a host that does nothing else one more: while a worker hands over its chunk and is given
+        the next, the spare one uses the CPU. None on a host that only trains, as long as another host is there.
+        """
+        num_cpus = num_usable_cpus(self.meter.quota_cores())
+        if not self.is_training:
+            return num_cpus + 1
+        has_others = len(self.cluster.training_hosts) < len(self.cluster.hosts)
+        return 0 if self.config.preprocess_on == "cpu_hosts" and has_others else num_cpus
+
+    def child_environment(self) -> dict[str, str]:
+        """The environment of Ray and of the driver."""
+        return {
+            **self.environ,
+            **self.token.ray_environment(),
+            **collective_environment(self.own.interface, num_training_hosts=len(self.cluster.training_hosts)),
+            # Data workers lower their own priority; the rest of Ray must not, or preprocessing starves it.
+            "RAY_worker_niceness": "0",
+            "COUNTERPOISE_HOST": self.cluster.current,
+            # Nobody reads Ray's own metrics here; collecting them costs a small GPU host a few percent of a core.
+            "RAY_enable_metrics_collection": "0",
+            # A data worker keeps its place from task to task; by default it is given back and asked for every 0.5 s.
+            "RAY_worker_lease_timeout_milliseconds": "60000",
+            "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+            "RAY_TRAIN_METRICS_ENABLED": "0",
+        }
+
+    def ray_settings(self, head_address: str) -> RayNodeSettings:
+        """What `ray start` is told here."""
+        directory, size_bytes = object_store(
+            shared_memory_free_bytes(SHARED_MEMORY), int(psutil.virtual_memory().total), fallback=self.runtime_dir
+        )
+        return RayNodeSettings(
+            is_head=self.cluster.is_head,
+            address=self.own.address,
+            head_address=head_address,
+            num_cpus=self.num_data_workers(),
+            num_accelerators=num_accelerators(),
+            num_trainers=max(1, num_accelerators()) if self.is_training else 0,
+            labels={"host": self.cluster.current, "group": self.cluster.current_host.group},
+            object_store_bytes=size_bytes,
+            plasma_directory=directory,
+            environment=self.child_environment(),
+        )
+
+
+def make_context(
+    cluster: Cluster,
+    config: TrainingConfig,
+    paths: JobPaths,
+    token: Token,
+    *,
+    runtime_dir: Path,
+    environ: Mapping[str, str],
+) -> HostContext:
+    """Read this machine once; `environ` goes to every child.
+
+    Raises:
+        HostError: this host has no address that another could reach.
+    """
+    return HostContext(
+        cluster=cluster,
+        config=config,
+        paths=paths,
+        runtime_dir=runtime_dir,
+        token=token,
+        own=choose_own_address(cluster.interface, usable_addresses(), cluster.current),
+        meter=HostMeter(),
+        environ=dict(environ),
+    )
+
+
+def object_store(shared_free_bytes: int, memory_bytes: int, *, fallback: Path) -> tuple[str, int]:
+    """Where Ray keeps objects and how many bytes of them: in shared memory, or on disk where that has no room.
+
+    Raises:
+        HostError: neither shared memory nor the disk has room.
+    """
+    size_bytes = int(
+        min(shared_free_bytes * OBJECT_STORE_SHARE_OF_SHARED_MEMORY, memory_bytes * OBJECT_STORE_SHARE_OF_MEMORY)
+    )
+    if size_bytes >= OBJECT_STORE_MINIMUM_BYTES:
+        return SHARED_MEMORY, size_bytes
+    disk = os.statvfs(fallback)
+    disk_free_bytes = disk.f_bavail * disk.f_frsize
+    size_bytes = int(min(2**30, disk_free_bytes * 0.5))
+    if size_bytes < OBJECT_STORE_MINIMUM_BYTES:
+        raise HostError(
+            CLUSTER_NOT_FORMED,
+            f"object store: {SHARED_MEMORY} has {shared_free_bytes} bytes free and {fallback} {disk_free_bytes}; "
+            f"needed: {OBJECT_STORE_MINIMUM_BYTES}; give the container more shared memory",
+        )
+    log.event("object_store_on_disk", shared_free_bytes=shared_free_bytes, directory=str(fallback), bytes=size_bytes)
+    return str(fallback), size_bytes

@@ -1,0 +1,169 @@
+"""This host's Ray processes: start with retries, watch the raylet, stop by pid.
+
+`ray start` without `--block`: the blocking form returns 1 on a clean end and never after a local stop. `ray stop` kills
+every Ray process of the machine, so process 1 ends what descends from it instead.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psutil
+
+from container.bootstrap import log
+from container.bootstrap.errors import CLUSTER_NOT_FORMED, HostError
+from container.bootstrap.processes import descendants, end_all
+
+GCS_PORT = 6379
+START_ATTEMPTS = 4
+"""On a busy machine 2 of 14 starts died with a time-out of Ray's own (30 s); four in a row are not chance."""
+TRAINER_RESOURCE = "trainer"
+"""One unit per training worker that a host may run: pins workers to hosts, with or without accelerators."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayNodeSettings:
+    """Everything `ray start` is told on this host. `object_store_bytes` fits into `plasma_directory`."""
+
+    is_head: bool
+    address: str
+    head_address: str
+    num_cpus: int
+    num_accelerators: int
+    num_trainers: int
+    labels: Mapping[str, str]
+    object_store_bytes: int
+    plasma_directory: str
+    environment: Mapping[str, str]
+
+    def command(self) -> list[str]:
+        """The exact command line."""
+        # No dashboard and no autoscaler: nobody asks them anything, and each is a process to pay for.
+        place = [
+            "--head",
+            f"--port={GCS_PORT}",
+            "--include-dashboard=false",
+            "--no-monitor",
+        ]
+        if not self.is_head:
+            place = [f"--address={self.head_address}:{GCS_PORT}"]
+        return [
+            sys.executable,
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            *place,
+            f"--node-ip-address={self.address}",
+            f"--num-cpus={self.num_cpus}",
+            f"--num-gpus={self.num_accelerators}",
+            f"--resources={json.dumps({TRAINER_RESOURCE: self.num_trainers} if self.num_trainers else {})}",
+            f"--labels={','.join(f'{key}={value}' for key, value in self.labels.items())}",
+            f"--object-store-memory={self.object_store_bytes}",
+            f"--plasma-directory={self.plasma_directory}",
+            "--disable-usage-stats",
+            "--log-style=record",
+        ]
+
+
+class RayNode:
+    """Ray on this host."""
+
+    def __init__(self, settings: RayNodeSettings) -> None:
+        self._settings = settings
+        self._raylet: psutil.Process | None = None
+        self.awaited_pids: set[int] = set()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the raylet that the last start brought up still runs."""
+        with suppress(psutil.NoSuchProcess):
+            return (
+                self._raylet is not None and self._raylet.is_running() and self._raylet.status() != psutil.STATUS_ZOMBIE
+            )
+        return False
+
+    async def start(self, *, deadline: float) -> None:
+        """Start Ray; a failed attempt is cleaned up and tried again until `deadline` (loop time), 4 times at most.
+
+        Raises:
+            HostError: Ray did not start; the text ends with the last line it printed.
+        """
+        loop = asyncio.get_running_loop()
+        reason = "no attempt was possible before the deadline"
+        for attempt in range(1, START_ATTEMPTS + 1):
+            remaining_seconds = deadline - loop.time()
+            if remaining_seconds <= 0:
+                break
+            code, output = await self._attempt(remaining_seconds)
+            self._raylet = _find_raylet()
+            if code == 0 and self.is_alive:
+                return
+            reason = _cause(output) or f"exit code {code}"
+            log.event("ray_start_failed", attempt=attempt, reason=reason)
+            await self.stop()
+        raise HostError(CLUSTER_NOT_FORMED, f"ray start failed on {self._settings.address}: {reason}")
+
+    async def stop(self) -> None:
+        """End every Ray process of this host; what does not end in 2 s is killed."""
+        await end_all(_ray_processes, grace_seconds=2.0, awaited=self.awaited_pids)
+        self._raylet = None
+
+    async def _attempt(self, timeout_seconds: float) -> tuple[int | None, str]:
+        # A file, not a pipe: the daemons inherit it, so a pipe would have no end.
+        with tempfile.TemporaryFile() as output:
+            process = await asyncio.create_subprocess_exec(
+                *self._settings.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(self._settings.environment),
+            )
+            self.awaited_pids.add(process.pid)
+            try:
+                code: int | None = await asyncio.wait_for(process.wait(), timeout_seconds)
+            except TimeoutError:
+                return None, f"ray start did not end within {timeout_seconds:.0f} s"
+            finally:
+                if process.returncode is None:  # it takes too long, or nobody wants it any more
+                    with suppress(ProcessLookupError):
+                        process.kill()
+                    await process.wait()
+                self.awaited_pids.discard(process.pid)
+            output.seek(0)
+            return code, output.read().decode(errors="replace")
+
+
+def _cause(output: str) -> str:
+    """The line of Ray's output that names the fault, or its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    named = [line for line in lines if "Error" in line or "error" in line or "Failed" in line or "timed out" in line]
+    return (named or lines or [""])[-1][:300]
+
+
+def _ray_processes() -> list[psutil.Process]:
+    """What descends from this process and not from the driver: Ray's daemons and their workers."""
+    found = descendants()
+    spared: set[psutil.Process] = set()
+    for driver in filter(_is_driver, found):
+        with suppress(psutil.NoSuchProcess):
+            spared |= {driver, *driver.children(recursive=True)}
+    return [process for process in found if process not in spared]
+
+
+def _is_driver(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        return "training.main" in process.cmdline()
+    return False
+
+
+def _find_raylet() -> psutil.Process | None:
+    for process in descendants():
+        with suppress(psutil.NoSuchProcess):
+            if process.name() == "raylet":
+                return process
+    return None

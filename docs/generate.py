@@ -1,0 +1,129 @@
+"""Writes what the documentation derives from the contract; with --check it only says which file is stale."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # so that `python docs/generate.py` finds the package; its own folder is all it gets
+
+from pydantic import BaseModel  # noqa: E402
+
+from training.contract import InstanceGroup, RunConfig, TrainingConfig  # noqa: E402
+from training.contract_errors import allowed, field_schemas  # noqa: E402
+
+SETTINGS_PAGE = "docs/settings.md"
+SCHEMA_FILE = "docs/run-config.schema.json"
+README = "README.md"
+
+_README_BLOCK = re.compile(r"(?<=<!-- settings:start -->\n).*?(?=<!-- settings:end -->)", re.DOTALL)
+_SECTIONS: tuple[tuple[type[BaseModel], str, str], ...] = (
+    (RunConfig, "Run", "The input of an execution. `{}` is complete: it runs the article's experiment."),
+    (InstanceGroup, "Instance group", "One entry of `instance_groups`."),
+    (TrainingConfig, "Training", "The object `training`; each setting travels to the job as one text hyperparameter."),
+)
+_INTRODUCTION = (
+    "# Settings\n\n"
+    "Generated from `training/contract.py` by `python docs/generate.py`; edit the contract, not this page.\n"
+    "The same as a JSON schema: [run-config.schema.json](run-config.schema.json).\n\n"
+    'A value is taken as it is or refused: `"64"` is no number, `1.0` is no whole number, and a name that is not\n'
+    "here is an error. Hyperparameters are the exception, since SageMaker carries text: `64`, `true`, `False`,\n"
+    '`"synthetic"` with its quotes and JSON objects are read as what they stand for.\n'
+)
+
+
+def settings_page() -> str:
+    """The whole text of docs/settings.md."""
+    sections = [f"## {title}\n\n{text}\n\n{settings_table(model)}" for model, title, text in _SECTIONS]
+    return "\n".join([_INTRODUCTION, *sections])
+
+
+def settings_table(model: type[BaseModel]) -> str:
+    """A Markdown table with one row for each setting of a model."""
+    rows = [("Setting", "Type", "Allowed", "Default", "Meaning"), ("---",) * 5]
+    for name, schema in field_schemas(model).items():
+        is_required = model.model_fields[name].is_required()
+        default = "required" if is_required else f"`{_default_text(schema)}`"
+        rows.append((f"`{name}`", _type_text(schema), _allowed_text(schema), default, str(schema["description"])))
+    return "".join(f"| {' | '.join(_cell(text) for text in row)} |\n" for row in rows)
+
+
+def schema_text() -> str:
+    """The whole text of docs/run-config.schema.json."""
+    return json.dumps(RunConfig.json_schema(), indent=2) + "\n"
+
+
+def readme_text(current: str) -> str:
+    """A README's text with the block between its settings markers rewritten; unchanged where it has no markers."""
+    return _README_BLOCK.sub(lambda _: settings_table(TrainingConfig), current)
+
+
+def generated(root: Path) -> dict[Path, str]:
+    """The path and the due text of each file that is derived from the contract."""
+    texts = {root / SETTINGS_PAGE: settings_page(), root / SCHEMA_FILE: schema_text()}
+    readme = root / README
+    if readme.exists():
+        texts[readme] = readme_text(readme.read_text(encoding="utf-8"))
+    return texts
+
+
+def stale(root: Path) -> list[str]:
+    """The files below `root`, by relative path, whose text is not what the contract says."""
+    return [
+        str(path.relative_to(root))
+        for path, text in generated(root).items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Write the derived files, or with --check name the stale ones; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 and name the files that are stale")
+    options = parser.parse_args(arguments)
+    names = stale(root)
+    if options.check:
+        for name in names:
+            print(f"{name}: differs from training/contract.py; run python docs/generate.py", file=sys.stderr)
+        return 1 if names else 0
+    for path, text in generated(root).items():
+        if str(path.relative_to(root)) in names:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path.relative_to(root)}")
+    return 0
+
+
+def _cell(text: str) -> str:
+    return text.replace("<", "&lt;").replace("|", "&#124;")
+
+
+def _default_text(schema: Mapping[str, Any]) -> str:
+    if "properties" in schema or "$ref" in schema:
+        return "{}"
+    default = schema.get("default")
+    return default if isinstance(default, str) else json.dumps(default)
+
+
+def _type_text(schema: Mapping[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_type_text(branch) for branch in schema["anyOf"])
+    if "enum" in schema:
+        return "choice"
+    if schema.get("type") == "array":
+        return "list of objects"
+    names = {"string": "text", "integer": "whole number", "boolean": "true or false", "null": "null"}
+    return names.get(str(schema.get("type")), str(schema.get("type", "object")))
+
+
+def _allowed_text(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{choice}`" for choice in schema["enum"])
+    return allowed(schema) + (" groups" if schema.get("type") == "array" else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

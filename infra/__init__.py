@@ -1,0 +1,1 @@
+"""Everything that runs outside the training image: provisioning, the client and the local runner."""

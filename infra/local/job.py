@@ -1,0 +1,190 @@
+"""One training job on this machine, from the launch of its hosts to the end of the last one."""
+
+import contextlib
+import functools
+import sched
+import secrets
+import selectors
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from types import FrameType
+
+from infra.local.console import Event, JobConsole, parse_event
+from infra.local.files import HostIdentity, hosts_of, name_table
+from infra.local.host import Host
+from infra.local.network import Bridge
+from infra.local.outcome import JobOutcome
+from infra.local.plan import LocalJob, host_spec, write_host_directory
+from infra.local.sandbox import Sandbox
+
+__all__ = ["STOP_GRACE_SECONDS", "JobOutcome", "JobRun", "LocalJob", "run_job"]
+
+STOP_GRACE_SECONDS = 120.0  # what SageMaker leaves between SIGTERM and SIGKILL
+_SAMPLE_SECONDS = 0.5
+
+
+def run_job(job: LocalJob, console: JobConsole, sandbox: Sandbox) -> JobOutcome:
+    """Runs a job to its end; SIGINT or SIGTERM stops it, a second one kills it at once. Raises OSError."""
+    run = JobRun(job, console, sandbox)
+    with _stop_on_signals(run):
+        return run.run()
+
+
+@contextlib.contextmanager
+def _stop_on_signals(run: "JobRun") -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may have handlers
+        return
+    graces = iter([STOP_GRACE_SECONDS])
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        run.stop(next(graces, 0.0), f"signal {signal.Signals(number).name}")
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+class JobRun:
+    """A job while it runs: one loop over what its hosts print, what they tell, timers and requests to stop."""
+
+    def __init__(self, job: LocalJob, console: JobConsole, sandbox: Sandbox) -> None:
+        self._job, self._console, self._sandbox = job, console, sandbox
+        self._hosts: list[Host] = []
+        self._waiting: set[Host] = set()  # for their start
+        self._running: set[Host] = set()
+        self._ended: list[Host] = []  # in the order of their ends
+        self._events: list[Event] = []
+        self._stop_reason: str | None = None
+        self._stop_requests: deque[tuple[float, str]] = deque()
+        self._selector = selectors.DefaultSelector()
+        self._timers = sched.scheduler(time.monotonic)
+        self._launched_at = 0.0
+
+    def stop(self, grace_seconds: float = STOP_GRACE_SECONDS, reason: str = "stopped by the caller") -> None:
+        """Stops the job as SageMaker does: SIGTERM to process 1 of every host, SIGKILL after the grace.
+
+        May be called from any thread or signal handler, and again with a shorter grace.
+        """
+        self._stop_requests.append((grace_seconds, reason))  # the loop looks here with every sample at the latest
+
+    def run(self) -> JobOutcome:
+        """Runs the job to its end, once. Raises OSError where the machine refuses what a host needs."""
+        started_at = datetime.now(UTC)
+        token = secrets.token_hex(32)
+        bridge = Bridge()
+        try:
+            for identity in hosts_of(self._job.config):
+                self._add_host(identity, token)
+            self._launched_at = time.monotonic()
+            self._write_name_tables()
+            self._schedule(bridge)
+            self._loop()
+            seconds = self._seconds()
+        finally:
+            self._take_down()
+            bridge.remove()
+        return JobOutcome.of(
+            self._job, self._ended, self._events, self._stop_reason, started_at, seconds, self._sandbox.limits
+        )
+
+    def _add_host(self, identity: HostIdentity, token: str) -> None:
+        write_host_directory(self._job, identity)
+        limits = self._sandbox.limits.add_host(identity.name, self._job.first_share(identity.group))
+        spec = host_spec(self._job, identity, limits, token)
+        self._hosts.append(Host(identity, spec, limits, self._job.log_file(identity.name)))
+        self._waiting.add(self._hosts[-1])
+
+    def _schedule(self, bridge: Bridge) -> None:
+        for host in self._hosts:
+            delay = self._job.start_delay_seconds.get(host.identity.name, 0.0)
+            self._after(delay, functools.partial(self._start, host, bridge))
+        for delay in set(self._job.name_delay_seconds.values()):
+            self._after(delay, self._write_name_tables)
+        self._after(_SAMPLE_SECONDS, self._sample)
+        limit = self._job.max_runtime_seconds
+        self._after(limit, lambda: self.stop(STOP_GRACE_SECONDS, f"max_runtime_seconds={limit:g} is over"))
+
+    def _after(self, seconds: float, action: Callable[[], None]) -> None:
+        self._timers.enter(seconds, 0, action)
+
+    def _loop(self) -> None:
+        while self._waiting or self._running:
+            while self._stop_requests:
+                self._begin_stop(*self._stop_requests.popleft())
+            wait_seconds = self._timers.run(blocking=False)
+            for key, _ in self._selector.select(wait_seconds):
+                key.data()
+
+    def _start(self, host: Host, bridge: Bridge) -> None:
+        if host not in self._waiting:
+            return  # the job was stopped before
+        self._waiting.remove(host)
+        self._running.add(host)
+        for stream in host.start(bridge.plug_in):
+            self._selector.register(stream, selectors.EVENT_READ, functools.partial(self._read, host, stream))
+
+    def _read(self, host: Host, stream: int) -> None:
+        for line in host.read(stream):
+            self._show(host, line)
+        if stream not in host.open_streams:
+            self._selector.unregister(stream)
+        if not host.open_streams:
+            host.close()
+            self._running.remove(host)
+            self._ended.append(host)
+
+    def _show(self, host: Host, line: str) -> None:
+        self._console.line(host.identity.label, line)
+        event = parse_event(host.identity.name, line, self._seconds())
+        if event is None:
+            return
+        self._events.append(event)
+        self._console.event(event)
+        if event.name == self._job.bind_share_at:
+            for other in self._waiting | self._running:
+                other.limits.set_cpu_share(self._job.cpu_share.get(other.identity.group))
+
+    def _begin_stop(self, grace_seconds: float, reason: str) -> None:
+        self._stop_reason = self._stop_reason or reason
+        self._waiting.clear()
+        for host in self._running:
+            host.send_signal(signal.SIGTERM)
+        self._after(grace_seconds, self._kill)
+
+    def _kill(self) -> None:
+        for host in self._running:
+            host.send_signal(signal.SIGKILL)
+
+    def _sample(self) -> None:
+        for host in self._running:
+            host.sample_memory()
+        self._after(_SAMPLE_SECONDS, self._sample)
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._launched_at
+
+    def _write_name_tables(self) -> None:
+        delays, seconds = self._job.name_delay_seconds, self._seconds()
+        for host in self._hosts:
+            known = [
+                other.identity
+                for other in self._hosts
+                if other is host or delays.get(other.identity.name, 0.0) <= seconds
+            ]
+            self._job.name_table(host.identity.name).write_text(name_table(known))
+
+    def _take_down(self) -> None:
+        """Leaves nothing behind, also when the loop ended by an error."""
+        self._kill()
+        for host in self._hosts:
+            host.close()
+        self._selector.close()
+        self._console.close()

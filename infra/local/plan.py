@@ -1,0 +1,108 @@
+"""What one local job is: its description and, derived from it, the specification of each host."""
+
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.local.files import HostIdentity, write_ml
+from infra.local.host import PROJECT_ROOT, SEARCH_PATH, reachable_directories
+from infra.local.host_init import TOKEN_FILE, Bind, HostSpec
+from infra.local.limits import HostLimits
+from infra.local.network import address_of
+from training.contract import RunConfig
+
+_PASSED_ON = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalJob:
+    """Everything that describes one local job."""
+
+    config: RunConfig
+    job_dir: Path
+    """Gets `<host>/ml`, `<host>/tmp` and `<host>.log`; a second job in it finds the checkpoints of the first."""
+    channels: Mapping[str, Path] = field(default_factory=dict)
+    """Directory of each input channel, read-only in every host."""
+    cpu_share: Mapping[str, float | None] = field(default_factory=dict)
+    """Cores for each host of a group; None, or a group that is missing, means no limit."""
+    bind_share_at: str = "start"
+    """`start`, or the name of an event: until a host reports it, limits are the shares rounded up to whole CPUs."""
+    shm_bytes: int = 2 << 30
+    """Size of each host's /dev/shm; memory is taken only as it fills."""
+    command: Sequence[str] = (sys.executable, "-m", "container.bootstrap", "train")
+    start_delay_seconds: Mapping[str, float] = field(default_factory=dict)
+    """By host: how long after the launch of the job it starts."""
+    name_delay_seconds: Mapping[str, float] = field(default_factory=dict)
+    """By host: how long after the launch the other hosts cannot resolve its name."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to the few variables that a host has."""
+    max_runtime_seconds: float = 3600.0
+    """After this long the job is stopped, as by SageMaker."""
+
+    def first_share(self, group: str) -> float | None:
+        """Cores for each host of a group when it starts."""
+        share = self.cpu_share.get(group)
+        return share if share is None or self.bind_share_at == "start" else math.ceil(share)
+
+    def ml_dir(self, host: str) -> Path:
+        """What the host of this name sees as /opt/ml."""
+        return self.job_dir.absolute() / host / "ml"
+
+    def name_table(self, host: str) -> Path:
+        """What the host of this name sees as /etc/hosts."""
+        return self.job_dir.absolute() / host / "hosts"
+
+    def log_file(self, host: str) -> Path:
+        """Everything that the host of this name printed."""
+        return self.job_dir.absolute() / f"{host}.log"
+
+
+def write_host_directory(job: LocalJob, identity: HostIdentity) -> None:
+    """Lays out one host's directory below `job.job_dir`, all but its table of names."""
+    private = job.ml_dir(identity.name).parent / "tmp"
+    (private / "home").mkdir(parents=True, exist_ok=True)
+    private.chmod(0o1777)
+    job.log_file(identity.name).write_bytes(b"")
+    write_ml(job.ml_dir(identity.name), job.config, identity, job.channels)
+
+
+def host_spec(job: LocalJob, identity: HostIdentity, limits: HostLimits, token: str) -> HostSpec:
+    """The specification of one host; the paths in it must exist when the host starts."""
+    ml = job.ml_dir(identity.name)
+    channels = [Bind(str(path.absolute()), f"/opt/ml/input/data/{name}", True) for name, path in job.channels.items()]
+    views = [Bind(str(group), str(mount_point), True) for group, mount_point in limits.views]
+    return HostSpec(
+        name=identity.name,
+        address=address_of(identity.index),
+        command=job.command,
+        environment=_environment(job),
+        working_directory=str(PROJECT_ROOT),
+        binds=[
+            Bind(str(ml.parent / "tmp"), "/tmp"),
+            Bind(str(ml), "/opt/ml"),
+            *channels,
+            Bind(str(job.name_table(identity.name)), "/etc/hosts"),
+            *views,
+        ],
+        reachable=[str(path) for path in reachable_directories()],
+        shm_bytes=job.shm_bytes,
+        token=token,
+        joins=[str(path) for path in limits.joins],
+        cpus=sorted(limits.cpus),
+    )
+
+
+def _environment(job: LocalJob) -> dict[str, str]:
+    return {
+        "PATH": SEARCH_PATH,
+        "HOME": "/tmp/home",
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": str(PROJECT_ROOT),
+        "COUNTERPOISE_TOKEN_FILE": TOKEN_FILE,
+        **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+        **job.environment,
+    }

@@ -1,0 +1,1 @@
+"""Which instances to rent: instance facts, dated prices, and what they mean for a run."""

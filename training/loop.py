@@ -1,0 +1,157 @@
+"""The training loop that every training worker runs: the article's experiment on today's APIs."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import ray
+import torch
+from torch import nn
+
+from training.data.feed import Batch, Feed, Recipe, Span, single_pass_spans
+from training.data.transforms import check_batch
+from training.metrics import StepTimes
+from training.rank import Rank, TrainJob, check_bad_share
+
+
+def train(settings: dict[str, "ray.ObjectRef[TrainJob]"]) -> dict[str, Any]:
+    """Train one model on this rank's share of every batch; the reporting rank also writes the model and the summary.
+
+    Raises:
+        ContractError: the first batch is not what the model takes.
+        BadFiles: too many rows could not be read.
+    """
+    job = ray.get(settings["job"])
+    rank = Rank(job)
+    model, optimizer = rank.set_up()
+    feed = _feed(job, job.training, rank.training_spans(), rank.world_size)
+    try:
+        stopped = _run_steps(rank, model, optimizer, feed)
+    finally:
+        feed.close()
+    accuracy = None if stopped or not job.num_validation_rows else _validate(rank, model)
+    return rank.finish(model, stopped=stopped, accuracy=accuracy)
+
+
+def _feed(job: TrainJob, recipe: "ray.ObjectRef[Recipe]", spans: Iterable[Span], world_size: int) -> Feed:
+    return Feed(
+        recipe,
+        spans,
+        batch_rows=job.config.batch_size,
+        max_tasks=max(2, job.max_tasks // world_size),
+        prefetch_batches=job.config.prefetch_batches,
+    )
+
+
+def _run_steps(rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, feed: Feed) -> bool:
+    """Make `steps` steps, fewer only when asked to stop; returns whether it was."""
+    config, meter = rank.job.config, rank.meter
+    model.train()
+    batches = iter(feed)
+    for step in range(1, config.steps + 1):
+        began = time.perf_counter()
+        batch = next(batches)
+        waited = time.perf_counter()
+        _note_bad_rows(rank, batch)
+        loss = _step(rank, model, optimizer, batch, is_first=step == 1)
+        ended = time.perf_counter()
+        meter.add(
+            wait_seconds=waited - began,
+            compute_seconds=ended - waited,
+            rows_by_host=batch.rows_by_host,
+            num_valid=int(batch.valid.sum()),
+        )
+        _report(rank, step, loss)
+        if step < config.steps and rank.is_asked_to_stop():
+            rank.events.emit("stopped", step=step, steps=config.steps)
+            return True
+    rank.events.emit("last_step", step=config.steps)
+    return False
+
+
+def _step(
+    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, *, is_first: bool
+) -> torch.Tensor:
+    """One optimizer step; rows that could not be read count for nothing. Waits for the accelerator: it is timed."""
+    host_images, host_labels, weight = _usable_rows(batch)
+    images, labels = rank.job.transform.on_device(host_images.to(rank.device)), host_labels.to(rank.device)
+    if is_first:
+        check_batch(images, labels, rank.job.description.num_classes)
+    with torch.autocast(rank.device.type, dtype=torch.bfloat16, enabled=rank.job.config.precision == "bf16"):
+        loss = weight * nn.functional.cross_entropy(model(images), labels)
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    if rank.device.type == "cuda":
+        torch.cuda.synchronize(rank.device)
+    return loss.detach()
+
+
+def _usable_rows(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Images and labels of the rows that could be read, and the weight of their loss: 1, or 0 where there is none.
+
+    Left out, not only weighted: a layer that normalises over the batch would mix the zeros of unreadable rows into the
+    others. A batch without any good row stays whole, since every rank has to take part in every step.
+    """
+    if batch.valid.all() or not batch.valid.any():
+        return batch.images, batch.labels, float(batch.valid.any())
+    valid = torch.from_numpy(batch.valid)
+    return batch.images[valid], batch.labels[valid], 1.0
+
+
+def _note_bad_rows(rank: Rank, batch: Batch) -> None:
+    for row, text in batch.problems.items():
+        if row not in rank.meter.bad_rows:
+            rank.meter.bad_rows[row] = text
+            rank.events.emit("unreadable", row=row, reason=text)
+            check_bad_share(rank.meter.bad_rows, rank.job)
+
+
+def _report(rank: Rank, step: int, loss: torch.Tensor) -> None:
+    config, meter = rank.job.config, rank.meter
+    rank.events.touch()
+    if step == 1:
+        rank.events.emit(
+            "first_step", data_wait_seconds=meter.first_wait_seconds, compute_seconds=meter.first_compute_seconds
+        )
+    if step % config.report_every_steps == 0:
+        mean_loss = rank.sum(float(loss)) / rank.world_size
+        rank.events.emit("step", step=step, steps=config.steps, loss=round(mean_loss, 6), **_rates(meter.lap(), rank))
+
+
+def _rates(times: StepTimes, rank: Rank) -> dict[str, float]:
+    """The figures of a `step` event; none after the first step, whose time is no rate."""
+    if not times.step_seconds:
+        return {}
+    return {
+        "step_seconds": round(times.step_seconds, 6),
+        "data_wait_seconds": round(times.data_wait_seconds, 6),
+        "compute_seconds": round(times.compute_seconds, 6),
+        "images_per_second": round(rank.job.config.batch_size * rank.world_size / times.step_seconds, 3),
+    }
+
+
+def _validate(rank: Rank, model: nn.Module) -> float:
+    """Top-1 accuracy, 0..1, over the held-out rows; each row counts once, over all ranks."""
+    job = rank.job
+    spans = single_pass_spans(
+        num_rows=job.num_validation_rows, batch_size=job.config.batch_size, rank=rank.index, world_size=rank.world_size
+    )
+    feed = _feed(job, job.validation, spans, rank.world_size)
+    bare = getattr(model, "module", model).eval()
+    correct = scored = 0.0
+    try:
+        with torch.no_grad():
+            for batch in feed:
+                _note_bad_rows(rank, batch)
+                images = job.transform.on_device(batch.images.to(rank.device))
+                right = bare(images).argmax(dim=1).cpu() == batch.labels
+                correct += float((right & torch.from_numpy(batch.valid)).sum())
+                scored += float(batch.valid.sum())
+                rank.events.touch()
+    finally:
+        feed.close()
+    correct, scored = rank.sum(correct), rank.sum(scored)
+    accuracy = correct / scored if scored else 0.0
+    rank.events.emit("validation", accuracy=round(accuracy, 6), rows=int(scored))
+    return accuracy

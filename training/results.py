@@ -1,0 +1,79 @@
+"""The results of one job: what the training measured, joined with what process 1 of every host sampled."""
+
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from training.contract import TrainingConfig
+
+if TYPE_CHECKING:
+    from training.main import JobFiles
+
+RESULTS_FILE = "results.json"
+PACKAGES = ("ray", "torch", "torchvision", "timm", "numpy", "sagemaker-training")
+
+
+def write_results(summary: Mapping[str, Any], config: TrainingConfig, files: "JobFiles") -> Path:
+    """Write results.json into the output folder, whole or not at all; returns its path."""
+    samples = read_samples(files.telemetry_file)
+    results = {
+        **summary,
+        "config": config.model_dump(),
+        "hosts": host_figures(files.hosts, summary, samples),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+    }
+    files.output_dir.mkdir(parents=True, exist_ok=True)
+    path = files.output_dir / RESULTS_FILE
+    partial = path.with_name(f".{RESULTS_FILE}.partial")
+    partial.write_text(json.dumps(results, indent=1))
+    partial.rename(path)
+    return path
+
+
+def read_samples(path: Path) -> list[dict[str, Any]]:
+    """The samples in a telemetry file; the last line may still be in the writing, it is left out then."""
+    if not path.exists():
+        return []
+    complete = path.read_text().rpartition("\n")[0]
+    return [json.loads(line) for line in complete.splitlines()]
+
+
+def host_figures(
+    hosts: Iterable[Mapping[str, str]], summary: Mapping[str, Any], samples: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Per host: rows preprocessed, CPU and accelerator use between first and last step, peak memory of the run."""
+    rows_by_host: Mapping[str, int] = summary["rows_by_host"]
+    total_rows = sum(rows_by_host.values())
+    window = (summary["first_step_ended_at"], summary["last_step_ended_at"])
+    figures = []
+    for host in hosts:
+        own = [sample for sample in samples if sample["host"] == host["name"]]
+        rows = rows_by_host.get(host["name"], 0)
+        figures.append(
+            {
+                **host,
+                "rows": rows,
+                "row_share": rows / total_rows if total_rows else 0.0,
+                "peak_memory_bytes": max((sample["memory_bytes"] for sample in own), default=0),
+                **_use([sample for sample in own if window[0] <= sample["at"] <= window[1]]),
+            }
+        )
+    return figures
+
+
+def _use(samples: list[dict[str, Any]]) -> dict[str, Any]:
+    """CPU cores used on average and their share of the host's, and the mean accelerator use; None where unknown."""
+    if len(samples) < 2 or samples[-1]["at"] <= samples[0]["at"]:
+        return {"cpu_cores_used": None, "cpu_cores": None, "cpu_share_used": None, "accelerator_share": None}
+    first, last = samples[0], samples[-1]
+    cores_used = (last["cpu_seconds"] - first["cpu_seconds"]) / (last["at"] - first["at"])
+    accelerator = [sample["accelerator_share"] for sample in samples if sample["accelerator_share"] is not None]
+    return {
+        "cpu_cores_used": cores_used,
+        "cpu_cores": last["cores"],
+        "cpu_share_used": cores_used / last["cores"],
+        "accelerator_share": sum(accelerator) / len(accelerator) if accelerator else None,
+    }

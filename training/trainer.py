@@ -1,0 +1,122 @@
+"""From a checked plan to a finished run: recipes into the cluster, TorchTrainer.fit, results out of it."""
+
+import logging
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import ray
+import ray.train
+from ray.train import RunConfig, ScalingConfig
+
+from training.contract import TrainingConfig
+from training.data.feed import Recipe, max_tasks_ahead, warm_up
+from training.data.plan import check_enough_rows
+from training.job_trainer import JobTrainer
+from training.loop import train
+from training.preflight import Plan
+from training.rank import TrainJob
+from training.results import write_results
+
+if TYPE_CHECKING:
+    from training.main import JobFiles
+
+TRAINER_RESOURCE = "trainer"
+"""Hosts that may train offer one unit of it per training worker; the bootstrap puts it there."""
+
+
+_ENVIRONMENT_OF_ALL = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0", "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC": "0"}
+"""Ray Train sets these for its own processes. A process is only reused by work that asks for the same environment, so
+all work of the job asks for it: else what `warm_up` has imported would be imported again for the first batch."""
+
+
+class ClusterTooSmall(RuntimeError):
+    """The cluster has no place for a training worker, or no CPU for its data."""
+
+
+def run(config: TrainingConfig, plan: Plan, files: "JobFiles") -> dict[str, Any]:
+    """Train on the cluster that RAY_ADDRESS names and write the results; returns the summary.
+
+    Raises:
+        ContractError, ClusterTooSmall: before anything is trained.
+        ray.train.TrainingFailedError: a training worker failed; `training.main.root_cause` finds why.
+    """
+    ray.init(
+        address=os.environ["RAY_ADDRESS"],
+        log_to_driver=True,
+        logging_level=logging.WARNING,
+        runtime_env={"env_vars": _ENVIRONMENT_OF_ALL},
+    )
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    num_trainers = int(resources.get(TRAINER_RESOURCE, 0))
+    check_resources(resources)
+    check_enough_rows(plan.num_training_rows, num_trainers)
+    for _ in range(int(resources["CPU"])):
+        warm_up.remote()
+    job = _job(config, plan, files, resources)
+    trainer = JobTrainer(
+        train,  # type: ignore[arg-type]  # Ray's annotation is older than results of a training function
+        train_loop_config={"job": ray.put(job)},  # a reference: Ray's controller must not import what the job needs
+        scaling_config=_scaling(num_trainers, use_gpu=resources.get("GPU", 0) > 0),
+        run_config=RunConfig(name="train", storage_path=str(files.events_file.parent / "ray_train")),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from Ray's own code, even for a clean program
+        result: Any = trainer.fit()
+    summary: dict[str, Any] = result.return_value
+    write_results(summary, config, files)
+    return summary
+
+
+def check_resources(resources: Mapping[str, float]) -> None:
+    """Refuse at once what Ray would wait for without an end.
+
+    Raises:
+        ClusterTooSmall: with the sum that does not work out.
+    """
+    cpus, trainers = resources.get("CPU", 0), resources.get(TRAINER_RESOURCE, 0)
+    if trainers < 1:
+        raise ClusterTooSmall(f"no host offers a place to train: {TRAINER_RESOURCE} = {trainers:g}")
+    if cpus < 1:
+        raise ClusterTooSmall(
+            f"no CPU is left for preprocessing: all hosts together offer {cpus:g}; "
+            "add a CPU host, or set preprocess_on to all_hosts"
+        )
+
+
+def _scaling(num_trainers: int, *, use_gpu: bool) -> ScalingConfig:
+    # No CPU is reserved: on a host with few that would keep all data tasks away, on a CPU-only one hang the job.
+    return ScalingConfig(
+        num_workers=num_trainers,
+        use_gpu=use_gpu,
+        resources_per_worker={TRAINER_RESOURCE: 1, **({"GPU": 1} if use_gpu else {})},
+    )
+
+
+def _job(config: TrainingConfig, plan: Plan, files: "JobFiles", resources: Mapping[str, float]) -> TrainJob:
+    training = Recipe(source=plan.source, transform=plan.transform, plan=plan.training, image_size=config.image_size)
+    validation = replace(training, plan=plan.validation or plan.training)
+    shape = plan.transform.wire_shape(config.image_size)
+    row_bytes = plan.transform.wire_dtype.itemsize * shape[0] * shape[1] * shape[2]
+    return TrainJob(
+        config=config,
+        description=plan.description,
+        transform=plan.transform,
+        training=ray.put(training),
+        num_training_rows=plan.num_training_rows,
+        validation=ray.put(validation),
+        num_validation_rows=plan.num_validation_rows,
+        max_tasks=max_tasks_ahead(
+            num_data_cpus=int(resources["CPU"]),
+            num_trainers=1,
+            object_store_bytes=resources.get("object_store_memory", 0.0),
+            task_bytes=row_bytes * config.batch_size,
+        ),
+        head_host=files.head_host,
+        events_file=files.events_file,
+        stop_file=files.stop_file,
+        model_dir=files.model_dir,
+        output_dir=files.output_dir,
+    )

@@ -74,6 +74,8 @@ class ControlServer:
             await self._converse(name, channel)
         except (OSError, TypeError) as error:  # TypeError: the fields of a message are not those of this version
             self._note_break(name, channel, error)
+        except asyncio.CancelledError:
+            pass  # the loop ends, with this as its outermost frame; Python 3.11 prints a traceback where it goes on
         finally:
             if self._connected.get(name) is channel:
                 del self._connected[name]

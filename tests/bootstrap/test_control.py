@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
@@ -308,6 +309,20 @@ def test_a_server_that_never_listened_waits_for_nobody() -> None:
         assert await Head("algo-2").finish(timeout_seconds=3600) == ["algo-2"]
 
     run(test)
+
+
+def test_who_is_still_connected_at_the_end_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as stranger:
+        stranger.setblocking(False)
+
+        async def test() -> None:
+            async with listening("algo-2") as head:
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(stranger, (head.address, CONTROL_PORT))
+                assert b"challenge" in await loop.sock_recv(stranger, 1000)
+
+        run(test)
+    assert caplog.records == []
 
 
 def test_a_reason_of_any_length_fits_into_one_line() -> None:

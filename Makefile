@@ -15,9 +15,9 @@ LOCKS := infra/requirements.txt container/requirements.txt tests/requirements.tx
 # A version manager may answer to the name python3.11 without having it, so it is started, not looked up.
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 
-# Commands and what brings them on Debian: hosts are network namespaces (ip, unshare, nsenter, mount), and
-# sagemaker-training is compiled from source (cc, Python's headers).
-COMMANDS := ip:iproute2 unshare:util-linux nsenter:util-linux mount:mount cc:gcc
+# Commands and what brings them on Debian: hosts are network namespaces (ip), and sagemaker-training is compiled from
+# source (cc, Python's headers).
+COMMANDS := ip:iproute2 cc:gcc
 
 # Debian keeps ip in a folder that an ordinary user's PATH may lack.
 export PATH := $(PATH):/usr/sbin:/sbin

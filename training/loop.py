@@ -60,6 +60,7 @@ def _run_steps(rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, f
             compute_seconds=ended - waited,
             rows_by_host=batch.rows_by_host,
             num_valid=int(batch.valid.sum()),
+            preparing_cpu_seconds=batch.cpu_seconds,
         )
         _report(rank, step, loss)
         if step < config.steps and rank.is_asked_to_stop():

@@ -36,12 +36,19 @@ class StepMeter:
     last_step_ended_at: float = 0.0
     wait_seconds: float = 0.0
     compute_seconds: float = 0.0
+    preparing_cpu_seconds: float = 0.0
     _mark: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def add(
-        self, *, wait_seconds: float, compute_seconds: float, rows_by_host: Mapping[str, int], num_valid: int
+        self,
+        *,
+        wait_seconds: float,
+        compute_seconds: float,
+        rows_by_host: Mapping[str, int],
+        num_valid: int,
+        preparing_cpu_seconds: float,
     ) -> None:
-        """Count one step that has just ended."""
+        """Count one step that has just ended; `preparing_cpu_seconds` is what its rows took, on any host."""
         self.num_steps += 1
         self.num_rows += num_valid
         self.last_step_ended_at = time.time()
@@ -53,6 +60,7 @@ class StepMeter:
         self.rows_by_host.update(rows_by_host)
         self.wait_seconds += wait_seconds
         self.compute_seconds += compute_seconds
+        self.preparing_cpu_seconds += preparing_cpu_seconds
 
     def lap(self) -> StepTimes:
         """Averages since the last call; `num_steps` is 0, and so is every time, where only the first step has been."""
@@ -71,6 +79,7 @@ class StepMeter:
             "steps": self.num_steps,
             "rows": self.num_rows,
             "rows_by_host": dict(self.rows_by_host),
+            "preparing_cpu_seconds": self.preparing_cpu_seconds,
             "bad_rows": {str(row): text for row, text in self.bad_rows.items()},
             **{key: value for key, value in asdict(times).items() if key != "num_steps"},
             "data_wait_share": times.data_wait_share,
@@ -94,11 +103,14 @@ def merge_ranks(ranks: list[dict[str, Any]], batch_size: int) -> dict[str, Any]:
         rows_by_host.update(rank["rows_by_host"])
         bad_rows.update(rank["bad_rows"])
     step_seconds = slowest["step_seconds"]
+    preparing_cpu_seconds = sum(rank["preparing_cpu_seconds"] for rank in ranks)
     return {
         **slowest,
         "steps_per_rank": [rank["steps"] for rank in ranks],
         "rows": sum(rank["rows"] for rank in ranks),
         "rows_by_host": dict(rows_by_host),
+        "preparing_cpu_seconds": preparing_cpu_seconds,
+        "cpu_seconds_per_row": preparing_cpu_seconds / max(sum(rows_by_host.values()), 1),
         "bad_rows": bad_rows,
         "images_per_second": batch_size * len(ranks) / step_seconds if step_seconds else 0.0,
     }

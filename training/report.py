@@ -25,13 +25,26 @@ class Arm:
         return float(self.results["images_per_second"])
 
     @property
+    def busy_cores(self) -> float:
+        """Cores' worth of preprocessing that the arm did: its rate times the CPU seconds that an image took in it."""
+        return self.images_per_second * float(self.results["cpu_seconds_per_row"])
+
+    @property
     def cost_per_1000_steps(self) -> float:
         """USD for 1,000 steps at the measured step time, without start and end."""
         return float(self.results["step_seconds"]) * 1000 / 3600 * self.price_usd_per_hour
 
     def to_json(self) -> dict[str, Any]:
         """The figures of this arm as runs/latest/results.json holds them."""
-        keys = ("images_per_second", "step_seconds", "data_wait_seconds", "compute_seconds", "data_wait_share", "steps")
+        keys = (
+            "images_per_second",
+            "step_seconds",
+            "data_wait_seconds",
+            "compute_seconds",
+            "data_wait_share",
+            "steps",
+            "cpu_seconds_per_row",
+        )
         return {
             "name": self.name,
             **{key: self.results[key] for key in keys},
@@ -70,12 +83,19 @@ class Comparison:
         alone = self.baseline.images_per_second + self.cpu_hosts_alone.images_per_second
         return self.heterogeneous.images_per_second / alone
 
+    @property
+    def balance_at_equal_speed(self) -> float:
+        """The same in cores' worth of work: arms run one after the other, and a shared machine changes its speed."""
+        alone = self.baseline.busy_cores + self.cpu_hosts_alone.busy_cores
+        return self.heterogeneous.busy_cores / alone
+
     def to_json(self) -> dict[str, Any]:
         """Everything, for runs/latest/results.json."""
         return {
             "arms": [self.baseline.to_json(), self.heterogeneous.to_json()],
             "balance_reference": self.cpu_hosts_alone.to_json(),
             "balance_efficiency": self.balance_efficiency,
+            "balance_at_equal_speed": self.balance_at_equal_speed,
             "speedup": self.speedup,
             "price_performance": self.price_performance,
             "first_step_seconds": self.heterogeneous.first_step_seconds,
@@ -117,7 +137,8 @@ def notes(comparison: Comparison) -> list[str]:
     return [
         (
             f"Balance: {comparison.balance_efficiency:.2f} of the sum of what each host reaches alone "
-            f"({alone[0]:.1f} + {alone[1]:.1f} images/s)."
+            f"({' + '.join(f'{rate:.1f}' for rate in alone)} images/s); {comparison.balance_at_equal_speed:.2f} with "
+            "every arm at the same CPU time per image, since a shared machine changes its speed between arms."
         ),
         *(f"{key}: {value}" for key, value in comparison.conditions.items()),
         f"Prices: the article's instance types, USD per hour in {article.region}, read {article.prices_read}.",

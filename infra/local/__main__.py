@@ -72,7 +72,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog="python -m infra.local", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
     comparing = commands.add_parser("compare", help="the article's comparison as a scale model: two arms, one table")
-    comparing.add_argument("--steps", type=int, default=40, help="optimizer steps of each arm (default 40)")
+    comparing.add_argument("--steps", type=int, default=20, help="optimizer steps of each arm (default 20)")
     comparing.set_defaults(run=_compare)
     training = commands.add_parser("train", help="one training job")
     training.add_argument("--images", type=Path, help="folder with one folder of JPEG or PNG images per class")

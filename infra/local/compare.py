@@ -22,10 +22,10 @@ GPU_GROUP = InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", instance_cou
 CPU_GROUP = InstanceGroup(name="cpu", instance_type="ml.c5.4xlarge", instance_count=1)
 SCALE_MODEL: dict[str, Any] = {
     "model": "test_vit",
-    "model_arguments": {"patch_size": 32, "depth": 2, "embed_dim": 32, "num_heads": 2},
+    "model_arguments": {"patch_size": 32, "depth": 1, "embed_dim": 32, "num_heads": 1},
     "image_size": 224,
     "transform": "gaussian_blur_stack",
-    "batch_size": 32,
+    "batch_size": 64,
     "num_records": 64_000,
     "report_every_steps": 5,
 }

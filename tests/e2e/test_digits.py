@@ -36,7 +36,9 @@ def export_digits(folder: Path) -> int:
 
 def test_a_small_vit_learns_the_digits_over_two_hosts(tmp_path: Path) -> None:
     assert export_digits(tmp_path / "digits") == 1797
-    settings = [f"--set={name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in SETTINGS.items()]
+    settings = [
+        f"--set={name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in SETTINGS.items()
+    ]
     command = [sys.executable, "-m", "infra.local", "train", "--images", str(tmp_path / "digits"), *settings]
     run = subprocess.run(
         command,

@@ -72,11 +72,6 @@ def test_rows_that_do_not_divide_leave_no_rank_behind(rows: int, workers: int, b
     assert counts.max() - counts.min() <= 1, "an epoch has every row once, so none is ahead by more than one"
 
 
-def test_a_resumed_run_goes_on_where_it_stopped() -> None:
-    whole = list(training_spans(num_steps=9, batch_size=4, rank=1, world_size=3))
-    assert list(training_spans(num_steps=9, batch_size=4, rank=1, world_size=3, first_step=5)) == whole[5:]
-
-
 @given(st.integers(0, 400), st.integers(1, 32), st.integers(1, 8))
 def test_a_single_pass_has_every_row_once_over_all_ranks(num_rows: int, batch_size: int, world_size: int) -> None:
     ranks = range(world_size)
@@ -361,7 +356,7 @@ def prepare_here(recipe: Recipe, start: int, stop: int) -> dict[str, Any]:
 
 
 def test_a_data_task_prepares_the_rows_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "_become_data_worker", lambda: None)
+    monkeypatch.setattr(feed_module, "become_data_worker", lambda: None)
     monkeypatch.setenv(feed_module.HOST_VARIABLE, "algo-2")
     plan = RowPlan(10, seed=4, shuffle=True)
     recipe = Recipe(source=Synthetic(10, 3, 8, 0), transform=Normalize(), plan=plan, image_size=8)
@@ -373,7 +368,7 @@ def test_a_data_task_prepares_the_rows_of_the_plan(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_data_task_names_the_files_that_it_could_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(feed_module, "_become_data_worker", lambda: None)
+    monkeypatch.setattr(feed_module, "become_data_worker", lambda: None)
     (tmp_path / "cat").symlink_to(IMAGES)
     source = ImageFolder(tmp_path, 8)
     plan = RowPlan(source.num_rows, seed=0, shuffle=False)
@@ -393,5 +388,5 @@ def test_a_data_worker_gives_way_and_uses_one_thread(
     monkeypatch.setattr(os, "nice", lambda step: nicer.append(step) if step else niceness)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    feed_module._become_data_worker()
+    feed_module.become_data_worker()
     assert (nicer, threads) == (steps, [1])

@@ -297,6 +297,7 @@ def result_of(job: LocalJob, images_per_second: float) -> dict[str, Any]:
         "data_wait_seconds": 0.5,
         "compute_seconds": 0.5,
         "data_wait_share": 0.5,
+        "cpu_seconds_per_row": 0.04,
         "steps": job.config.training.steps,
         "config": job.config.training.model_dump(),
         "hosts": [{**host, "name": "algo-1", "group": "gpu", "peak_memory_bytes": 10**9}],

@@ -70,6 +70,7 @@ def make_batch(valid: list[bool] | None = None, rows: int = ROWS) -> Batch:
         valid=good,
         rows_by_host={"algo-1": rows},
         problems={row: f"{row}.jpg: broken" for row in np.flatnonzero(~good).tolist()},
+        cpu_seconds=0.1,
     )
 
 
@@ -83,6 +84,7 @@ def without(batch: Batch) -> Batch:
         valid=batch.valid[keep],
         rows_by_host={},
         problems={},
+        cpu_seconds=0.1,
     )
 
 

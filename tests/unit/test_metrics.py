@@ -8,7 +8,13 @@ from training.metrics import StepMeter, merge_ranks
 
 
 def add(meter: StepMeter, *, wait: float, compute: float, rows: dict[str, int] | None = None, valid: int = 4) -> None:
-    meter.add(wait_seconds=wait, compute_seconds=compute, rows_by_host=rows or {"algo-1": 4}, num_valid=valid)
+    meter.add(
+        wait_seconds=wait,
+        compute_seconds=compute,
+        rows_by_host=rows or {"algo-1": 4},
+        num_valid=valid,
+        preparing_cpu_seconds=0.2,
+    )
 
 
 def test_the_first_step_is_kept_apart() -> None:
@@ -18,6 +24,7 @@ def test_the_first_step_is_kept_apart() -> None:
         add(meter, wait=0.1, compute=0.3, rows={"algo-1": 1, "algo-2": 3}, valid=3)
     summary = meter.summary()
     assert (summary["steps"], summary["rows"]) == (5, 16)
+    assert merge_ranks([summary], 4)["cpu_seconds_per_row"] == pytest.approx(4 * 0.2 / 16)
     assert (summary["first_batch_wait_seconds"], summary["first_step_compute_seconds"]) == (30.0, 9.0)
     assert summary["step_seconds"] == pytest.approx(0.4)
     assert summary["data_wait_seconds"] == pytest.approx(0.1)

@@ -39,6 +39,7 @@ def arm(name: str, images_per_second: float, price: float, hosts: list[dict[str,
             "data_wait_share": 0.8,
             "steps": 40,
             "config": {"batch_size": 32},
+            "cpu_seconds_per_row": 0.04 if name == "heterogeneous" else 0.05,
             "hosts": hosts,
             "versions": VERSIONS,
         },
@@ -71,6 +72,10 @@ def test_price_performance_is_images_per_dollar() -> None:
 
 def test_balance_compares_with_what_each_host_reaches_alone() -> None:
     assert COMPARISON.balance_efficiency == pytest.approx(194.0 / (100.0 + 100.0))
+
+
+def test_balance_at_equal_speed_leaves_the_machines_speed_out() -> None:
+    assert COMPARISON.balance_at_equal_speed == pytest.approx(194.0 * 0.04 / (100.0 * 0.05 + 100.0 * 0.05))
 
 
 def test_cost_is_time_by_price() -> None:

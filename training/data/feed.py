@@ -51,7 +51,10 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One step's rows on the trainer's host. `images` is in wire form; rows with `valid` False could not be read."""
+    """One step's rows on the trainer's host. `images` is in wire form; rows with `valid` False could not be read.
+
+    `cpu_seconds` is what preparing them cost, on whichever hosts.
+    """
 
     images: torch.Tensor
     labels: torch.Tensor
@@ -59,15 +62,17 @@ class Batch:
     valid: NDArray[np.bool_]
     rows_by_host: Mapping[str, int]
     problems: Mapping[int, str]
+    cpu_seconds: float
 
 
 @ray.remote(num_cpus=1, max_retries=3)
 def warm_up() -> None:
     """Pay a data worker's imports before there is work for it; the next task reuses its process."""
-    _become_data_worker()
+    become_data_worker()
 
 
-def _become_data_worker() -> None:
+def become_data_worker() -> None:
+    """Give way to everything else on this host, and use one CPU."""
     if os.nice(0) < DATA_NICENESS:
         os.nice(DATA_NICENESS - os.nice(0))
     if torch.get_num_threads() != 1:
@@ -77,7 +82,7 @@ def _become_data_worker() -> None:
 @ray.remote(num_cpus=1, max_retries=3)
 def prepare_chunk(recipe: Recipe, start: int, stop: int) -> dict[str, Any]:
     """Prepare the rows at the places `start` to `stop` of the plan, on whichever host this runs."""
-    _become_data_worker()
+    become_data_worker()
     began = time.process_time()
     problems: dict[int, str] = {}
     chunk = prepare_batch(
@@ -193,11 +198,9 @@ def max_tasks_ahead(*, num_data_cpus: int, num_trainers: int, object_store_bytes
     return max(2, min(by_cpus, by_memory) // num_trainers)
 
 
-def training_spans(
-    *, num_steps: int, batch_size: int, rank: int, world_size: int, first_step: int = 0
-) -> Iterator[Span]:
+def training_spans(*, num_steps: int, batch_size: int, rank: int, world_size: int) -> Iterator[Span]:
     """The places of one rank's batches: step by step, all ranks together cover the plan without a gap or an overlap."""
-    for step in range(first_step, num_steps):
+    for step in range(num_steps):
         start = (step * world_size + rank) * batch_size
         yield (start, start + batch_size)
 
@@ -227,4 +230,5 @@ def _assemble(chunks: list[dict[str, Any]]) -> Batch:
         valid=np.concatenate([chunk["valid"] for chunk in chunks]),
         rows_by_host=rows_by_host,
         problems={row: text for chunk in chunks for row, text in chunk["problems"].items()},
+        cpu_seconds=sum(chunk["cpu_seconds"] for chunk in chunks),
     )

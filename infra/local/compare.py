@@ -1,11 +1,14 @@
 """`make run`: the article's comparison as a scale model on this machine, from the hosts to the Results table."""
 
 import json
+import platform
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from infra.local.console import JobConsole
 from infra.local.job import JobOutcome, LocalJob, run_job
@@ -107,7 +110,8 @@ def _conditions(bench: Bench) -> dict[str, Any]:
     training = SCALE_MODEL
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "machine": f"{bench.sandbox.limits.description}",
+        "machine": _machine(),
+        "limits": bench.sandbox.limits.description,
         "scale model": (
             f"gpu host {GPU_CORES:.2f} cores, cpu host {CPU_CORES:.2f} cores (1 : 4, as 4 and 16 vCPUs), "
             "limits bind with the first step, where the rates start; "
@@ -119,3 +123,11 @@ def _conditions(bench: Bench) -> dict[str, Any]:
             "rates from the first to the last step"
         ),
     }
+
+
+def _machine() -> str:
+    """Cores, processor, memory and kernel of this machine, in one line."""
+    models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    processor = models[0].partition(":")[2].strip() if models else platform.machine()
+    memory_gb = psutil.virtual_memory().total / 1e9
+    return f"{psutil.cpu_count()} cores of {processor}, {memory_gb:.0f} GB, Linux {platform.release()}"

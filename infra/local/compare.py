@@ -130,4 +130,4 @@ def _machine() -> str:
     models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     processor = models[0].partition(":")[2].strip() if models else platform.machine()
     memory_gb = psutil.virtual_memory().total / 1e9
-    return f"{psutil.cpu_count()} cores of {processor}, {memory_gb:.0f} GB, Linux {platform.release()}"
+    return f"{psutil.cpu_count()} cores of {processor}, {memory_gb:.0f} GB, Linux {platform.release().partition('-')[0]}"

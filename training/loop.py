@@ -1,5 +1,6 @@
 """The training loop that every training worker runs: the article's experiment on today's APIs."""
 
+import gc
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -24,6 +25,7 @@ def train(settings: dict[str, "ray.ObjectRef[TrainJob]"]) -> dict[str, Any]:
     job = ray.get(settings["job"])
     rank = Rank(job)
     model, optimizer = rank.set_up()
+    gc.freeze()  # as in the data workers: no collection walks through what the imports have left
     feed = _feed(job, job.training, rank.training_spans(), rank.world_size)
     try:
         stopped = _run_steps(rank, model, optimizer, feed)

@@ -20,6 +20,8 @@ from container.bootstrap.tasks import abandon, in_thread, say_if_failed
 from container.bootstrap.telemetry import Sample
 
 POLL_SECONDS = 0.2
+WATCH_SECONDS = 0.5
+"""Between looks at a running job: its end is noticed at once, events may wait; the GPU host has little CPU to spare."""
 STILL_WAITING_SECONDS = 10.0
 STOP_SECONDS = 100.0
 """SageMaker kills 120 s after SIGTERM: 100 for the driver, the rest for telling the hosts and for ending Ray."""
@@ -131,7 +133,7 @@ class Head:
         loop = asyncio.get_running_loop()
         stop_deadline: float | None = None
         while True:
-            await asyncio.wait({ended}, timeout=POLL_SECONDS)
+            await asyncio.wait({ended}, timeout=WATCH_SECONDS)
             if ended.done():
                 return ended.result()
             self._driver.print_events()

@@ -21,6 +21,10 @@ def adopt_orphans() -> None:
 
 def reap(*, awaited: Collection[int]) -> None:
     """Collect every dead child but those in `awaited`, whose exit codes somebody is waiting for."""
+    with suppress(ChildProcessError):
+        # Asks the kernel first: listing the children walks through all of /proc, and this is called twice a second.
+        if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return
     for child in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):
             if child.pid not in awaited and child.status() == psutil.STATUS_ZOMBIE:

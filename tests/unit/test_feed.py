@@ -4,6 +4,7 @@ import itertools
 import os
 import random
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -153,6 +154,16 @@ class Cluster:
         self.pending -= len(tasks)
         return [self.chunk(*task.span) for task in tasks]
 
+    def wait(
+        self, tasks: list[Task], *, num_returns: int, timeout: float | None = None, fetch_local: bool = True
+    ) -> tuple[list[Task], list[Task]]:
+        del fetch_local
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while timeout is None and not any(task.ended.wait(0.005) for task in tasks):
+            assert time.monotonic() < deadline, "nobody ended one of the tasks"
+        ready = [task for task in tasks if task.ended.is_set()][:num_returns]
+        return ready, [task for task in tasks if task not in ready]
+
     def cancel(self, task: Task) -> None:
         if not task.ended.is_set():
             task.is_cancelled = True
@@ -183,7 +194,9 @@ def make_feed(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeFeed]:
     feeds: list[Feed] = []
 
     def make(cluster: Cluster, spans: Iterable[Span], **settings: int) -> Feed:
-        monkeypatch.setattr(feed_module, "ray", SimpleNamespace(get=cluster.get, cancel=cluster.cancel))
+        monkeypatch.setattr(
+            feed_module, "ray", SimpleNamespace(get=cluster.get, cancel=cluster.cancel, wait=cluster.wait)
+        )
         monkeypatch.setattr(feed_module, "prepare_chunk", cluster)
         values = {"batch_rows": 16, "max_tasks": 12, "prefetch_batches": 2, **settings}
         feeds.append(Feed(cast(Any, "recipe"), spans, **values))
@@ -288,6 +301,20 @@ def test_a_batch_says_where_its_rows_were_prepared_and_which_are_broken(make_fee
     assert first.rows[~first.valid].tolist() == [5, 10, 15]
     assert last.rows.tolist() == [17, 18, 19]
     first.images[0] = 0  # a copy of its own: what Ray hands out may not be written to
+
+
+def test_a_slow_task_does_not_hold_the_last_batch(make_feed: MakeFeed) -> None:
+    cluster = Cluster(ends_at_once=False)
+    parts = len(cut((0, 16), FIRST_CHUNK_ROWS))
+    feed = make_feed(cluster, spans_of(1), max_tasks=(parts + 1) * TASKS_AHEAD_PER_CPU)
+    cluster.wait_for_tasks(2 * parts)  # nothing was left to hand out, so each got a twin
+    slow, *others = cluster.tasks[:parts]
+    twin = next(task for task in cluster.tasks[parts:] if task.span == slow.span)
+    for task in [*others, twin]:
+        task.ended.set()
+    assert [batch.rows.tolist() for batch in feed] == [list(range(16))]
+    assert slow.is_cancelled
+    assert len(cluster.tasks) == 2 * parts
 
 
 def test_no_spans_no_batches(make_feed: MakeFeed) -> None:

@@ -5,6 +5,7 @@ nobody up, each chunk is one task, and Ray hands the next one to whichever CPU i
 plan, so the same seed trains on the same rows in the same order, however many hosts there are.
 """
 
+import gc
 import itertools
 import os
 import queue
@@ -13,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import ray
@@ -75,6 +76,7 @@ def become_data_worker() -> None:
     """Give way to everything else on this host, and use one CPU."""
     if os.nice(0) < DATA_NICENESS:
         os.nice(DATA_NICENESS - os.nice(0))
+        gc.freeze()  # what torch and torchvision have imported is for ever; a collection need not walk through it
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)  # one task per CPU; threads of several tasks would fight for the same ones
 
@@ -94,6 +96,11 @@ def prepare_chunk(recipe: Recipe, start: int, stop: int) -> dict[str, Any]:
     )
     seconds = time.process_time() - began
     return {**chunk, "problems": problems, "host": os.environ.get(HOST_VARIABLE, ""), "cpu_seconds": seconds}
+
+
+class _Task(NamedTuple):
+    part: Span
+    ref: Any
 
 
 class Feed:
@@ -122,7 +129,9 @@ class Feed:
         self._max_tasks = max_tasks
         # Until the first batch is there, one task per CPU: hosts that are ready early must not run far ahead.
         self._limit = max(1, max_tasks // TASKS_AHEAD_PER_CPU)
-        self._pending: deque[list[Any]] = deque()
+        self._pending: deque[list[_Task]] = deque()
+        self._twins: list[Any] = []
+        self._is_exhausted = False
         self._num_pending_tasks = 0
         self._chunk_rows = min(FIRST_CHUNK_ROWS, batch_rows)
         self._is_closed = threading.Event()
@@ -144,18 +153,18 @@ class Feed:
         self._cancel()  # wakes the thread if it waits for a task
 
     def _cancel(self) -> None:
-        for refs in list(self._pending):  # a copy: this thread or the other may be changing it
-            for ref in refs:
-                ray.cancel(ref)
+        refs = [task.ref for tasks in list(self._pending) for task in tasks]  # a copy: the other thread may change it
+        for ref in [*refs, *self._twins]:
+            ray.cancel(ref)
 
     def _produce(self) -> None:
         try:
             self._submit()
             while self._pending and not self._is_closed.is_set():
-                refs = self._pending[0]
-                chunks = ray.get(refs)
+                tasks = self._pending[0]
+                chunks = self._take_last(tasks) if self._is_exhausted else ray.get([task.ref for task in tasks])
                 self._pending.popleft()
-                self._num_pending_tasks -= len(refs)
+                self._num_pending_tasks -= len(tasks)
                 self._adapt(chunks)
                 self._limit = self._max_tasks
                 self._submit()
@@ -179,10 +188,30 @@ class Feed:
         while self._num_pending_tasks < self._limit or not self._pending:
             span = next(self._spans, None)
             if span is None:
+                self._is_exhausted = True
                 return
-            refs = [prepare_chunk.remote(self._recipe, *part) for part in cut(span, self._chunk_rows)]
-            self._pending.append(refs)
-            self._num_pending_tasks += len(refs)
+            tasks = [_Task(part, prepare_chunk.remote(self._recipe, *part)) for part in cut(span, self._chunk_rows)]
+            self._pending.append(tasks)
+            self._num_pending_tasks += len(tasks)
+
+    def _take_last(self, tasks: "list[_Task]") -> list[dict[str, Any]]:
+        """The chunks of one of the last batches, when CPUs fall idle: what is not ready is prepared a second time.
+
+        The twins queue behind everything else, so they only use CPUs that have nothing left to do, and they spare the
+        run the time in which the slowest CPU, or a dead one, holds the last chunk. Of each pair the first one counts.
+        """
+        refs = [task.ref for task in tasks]
+        ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
+        twins = {task: prepare_chunk.remote(self._recipe, *task.part) for task in tasks if task.ref not in ready}
+        self._twins = list(twins.values())
+        chunks = []
+        for task in tasks:
+            pair = [task.ref, *([twins[task]] if task in twins else [])]
+            first, late = ray.wait(pair, num_returns=1)
+            for ref in late:
+                ray.cancel(ref)
+            chunks += ray.get(first)
+        return chunks
 
     def _adapt(self, chunks: list[dict[str, Any]]) -> None:
         """Choose the chunk size that makes a task last as long as it should, from the tasks just measured."""

@@ -28,12 +28,15 @@ class Channel:
     async def send(self, message: Mapping[str, Any]) -> None:
         """Write one message. Raises OSError when the peer is gone."""
         self._writer.write(json.dumps(message).encode() + b"\n")
-        await asyncio.wait_for(self._writer.drain(), SEND_SECONDS)
+        async with asyncio.timeout(SEND_SECONDS):
+            await self._writer.drain()
 
     async def receive(self, timeout_seconds: float) -> Message:
         """Read one message. Raises OSError (TimeoutError is one) when the peer is gone, silent or talks nonsense."""
         try:
-            line = await asyncio.wait_for(self._reader.readline(), timeout_seconds)
+            # Not wait_for: on Python 3.11 it swallows a cancellation that comes together with the line.
+            async with asyncio.timeout(timeout_seconds):
+                line = await self._reader.readline()
             message = json.loads(line) if line else None
         except (ValueError, RecursionError) as error:  # also a line over the limit
             raise ConnectionError("not a line of JSON") from error

@@ -69,7 +69,8 @@ class ControlServer:
         channel = Channel(reader, writer)
         name = ""
         try:
-            name = await asyncio.wait_for(self._admit(channel), HANDSHAKE_SECONDS)
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                name = await self._admit(channel)
             self._connected[name] = channel
             await self._converse(name, channel)
         except (OSError, TypeError) as error:  # TypeError: the fields of a message are not those of this version

@@ -125,7 +125,8 @@ class RayNode:
             )
             self.awaited_pids.add(process.pid)
             try:
-                code: int | None = await asyncio.wait_for(process.wait(), timeout_seconds)
+                async with asyncio.timeout(timeout_seconds):
+                    code: int | None = await process.wait()
             except TimeoutError:
                 return None, f"ray start did not end within {timeout_seconds:.0f} s"
             finally:

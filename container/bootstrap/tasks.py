@@ -10,13 +10,19 @@ from container.bootstrap import log
 
 T = TypeVar("T")
 
+CANCEL_AGAIN_SECONDS = 1.0
+
 
 async def abandon(*tasks: "asyncio.Task[Any] | None") -> None:
     """Cancel what still runs and wait until it has cleaned up; results and errors are no longer wanted."""
-    known = [task for task in tasks if task is not None]
-    for task in known:
-        task.cancel()
-    await asyncio.gather(*known, return_exceptions=True)
+    pending = {task for task in tasks if task is not None}
+    while pending:
+        for task in pending:
+            task.cancel()  # again, where a library took the first one for its own time-out
+        done, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_SECONDS)
+        for task in done:
+            if not task.cancelled():
+                task.exception()  # fetched, or Python complains that nobody did
 
 
 def say_if_failed(task: "asyncio.Task[Any]") -> None:

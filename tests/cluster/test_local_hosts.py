@@ -175,7 +175,7 @@ def test_a_host_sees_its_share_where_a_container_would(
     if "affinity" in two_jobs[1]["limits"]:
         pytest.skip("no control group may be written here, so that there is no quota to see")
     one, two = facts
-    assert one["quota"].split()[0] == "50000"  # of the 100,000 us period
+    assert one["quota"].split()[0] == "25000"  # of the 50,000 us period
     assert two["quota"].split()[0] in ("-1", "max")
     assert "counterpoise" not in one["cgroup"]
 
@@ -321,7 +321,7 @@ print("quota", before, quota())
     )
     if "affinity" in outcome["limits"]:
         pytest.skip("no control group may be written here, so that there is no quota to change")
-    assert "quota 40000 30000" in output
+    assert "quota 100000 75000" in output
     assert outcome["events"][0]["name"] == "cluster_formed"
     assert outcome["events"][0]["fields"] == {"hosts": "1", "seconds": "0.1"}
 

@@ -40,8 +40,8 @@ def test_version_1_limits_and_accounts(v1: Path) -> None:
     host = limits.add_host("algo-1", 0.5)
     cpu = next((v1 / "cpu" / ME.group_name).iterdir())
     memory = v1 / "memory" / ME.group_name / cpu.name
-    assert (cpu / "cpu.cfs_period_us").read_text() == "100000"
-    assert (cpu / "cpu.cfs_quota_us").read_text() == "10000"
+    assert (cpu / "cpu.cfs_period_us").read_text() == "50000"
+    assert (cpu / "cpu.cfs_quota_us").read_text() == "25000"
     # cpu and cpuacct are one hierarchy here, so that there is one group to join
     assert set(host.joins) == {(cpu / "cgroup.procs").resolve(), memory / "cgroup.procs"}
     assert set(host.views) == {(cpu.resolve(), (v1 / "cpu").resolve()), (memory, v1 / "memory")}
@@ -56,7 +56,7 @@ def test_version_2_limits_and_accounts(v2: Path) -> None:
     limits = ControlGroups(v2, ME)
     host = limits.add_host("algo-1", 1.5)
     group = next(entry for entry in (v2 / ME.group_name).iterdir() if entry.is_dir())
-    assert (group / "cpu.max").read_text() == "150000 100000"
+    assert (group / "cpu.max").read_text() == "75000 50000"
     assert host.joins == (group / "cgroup.procs",)
     assert host.views == ((group, v2),)
     (group / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
@@ -71,14 +71,14 @@ def test_a_share_can_change_and_has_a_floor(v1: Path) -> None:
     quota = host.views[0][0] / "cpu.cfs_quota_us"
     assert quota.read_text() == "-1"
     host.set_cpu_share(0.25)
-    assert quota.read_text() == "5000"
+    assert quota.read_text() == "12500"
     host.set_cpu_share(0.001)
     assert quota.read_text() == "1000"
 
 
 def test_no_limit_in_version_2(v2: Path) -> None:
     host = ControlGroups(v2, ME).add_host("algo-1", None)
-    assert (host.views[0][0] / "cpu.max").read_text() == "max 100000"
+    assert (host.views[0][0] / "cpu.max").read_text() == "max 50000"
 
 
 def test_two_hosts_of_one_name_have_two_groups(v2: Path) -> None:

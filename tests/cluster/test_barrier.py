@@ -34,9 +34,9 @@ def test_waits_for_a_host_that_is_late(tmp_path: Path, late_host: str) -> None:
 
 
 def test_a_host_that_never_comes_fails_the_job_by_name(tmp_path: Path) -> None:
-    """Case C05."""
+    """Case C05; the host comes when the head has given up, and hears why."""
     outcome, output = local_runner.run(
-        tmp_path, training={**JOINABLE, "join_timeout_seconds": 20}, start_delay_seconds={"algo-2": 60.0}
+        tmp_path, training={**JOINABLE, "join_timeout_seconds": 20}, start_delay_seconds={"algo-2": 22.0}
     )
     assert outcome["status"] == "Failed", output
     assert outcome["exit_codes"]["algo-1"] == 3

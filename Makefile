@@ -11,6 +11,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BUILD_LOCK := container/build-requirements.txt
 LOCKS := infra/requirements.txt container/requirements.txt tests/requirements.txt
+# Two tools pin packages that the project must not get, so each has an environment of its own.
+AWS_VENV := .venv-aws
+AWS_LOCK := infra/local/aws/requirements.txt
+POLICY_VENV := .venv-policy
+POLICY_LOCK := tests/infra/requirements.txt
+INSTALLED_ALL := $(INSTALLED) $(AWS_VENV)/.installed $(POLICY_VENV)/.installed node_modules/.installed
 
 # A version manager may answer to the name python3.11 without having it, so it is started, not looked up.
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
@@ -36,7 +42,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
-setup: $(INSTALLED) ## Create .venv from the hash-locked files (about 4 minutes, 6 GB; again: nothing)
+setup: $(INSTALLED_ALL) ## Install everything from the hash-locked files (about 5 minutes, 6 GB; again: nothing)
 
 .PHONY: run
 run: setup ## Run the experiment on this machine: the GPU group alone, then all groups, and compare
@@ -81,10 +87,13 @@ lock: setup ## Compile the pins of pyproject.toml to the locks (UPGRADE=1: take 
 	$(COMPILE) --group pyproject.toml:infra -c container/requirements.txt -o infra/requirements.txt
 	$(COMPILE) --group pyproject.toml:dev -c container/requirements.txt -c infra/requirements.txt \
 		-c $(BUILD_LOCK) -o tests/requirements.txt
+	$(COMPILE) --group pyproject.toml:emulator -o $(AWS_LOCK)
+	$(COMPILE) --group pyproject.toml:policy -o $(POLICY_LOCK)
+	PATH="$(CURDIR)/$(BIN):$$PATH" npm install --package-lock-only --ignore-scripts --loglevel=error
 
 .PHONY: clean
-clean: ## Remove .venv, runs/ and caches
-	rm -rf --one-file-system $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean: ## Remove the environments, runs/ and caches
+	rm -rf --one-file-system $(VENV) $(AWS_VENV) $(POLICY_VENV) node_modules cdk.out runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --no-input --require-hashes --no-deps
@@ -105,6 +114,24 @@ $(INSTALLED): $(BUILD_LOCK) $(LOCKS) | commands
 	$(PIP_INSTALL) -r $(BUILD_LOCK)
 	$(PIP_INSTALL) --no-build-isolation $(foreach lock,$(LOCKS),-r $(lock))
 	$(BIN)/python -m pip check
+	touch $@
+
+$(AWS_VENV)/.installed: $(AWS_LOCK) | $(INSTALLED)
+	$(call tool_environment,$(AWS_VENV),$(AWS_LOCK))
+
+$(POLICY_VENV)/.installed: $(POLICY_LOCK) | $(INSTALLED)
+	$(call tool_environment,$(POLICY_VENV),$(POLICY_LOCK))
+
+define tool_environment
+$(BIN)/python -m venv $(1)
+$(1)/bin/python -m pip install --disable-pip-version-check --no-input --require-hashes --no-deps --quiet -r $(2)
+$(1)/bin/python -m pip check
+touch $(1)/.installed
+endef
+
+# npm comes with the Node of infra/requirements.txt.
+node_modules/.installed: package.json package-lock.json | $(INSTALLED)
+	PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --loglevel=error
 	touch $@
 
 .PHONY: commands

@@ -188,6 +188,13 @@ class TrainingConfig(_Settings):
         description="Hosts that preprocess; cpu_hosts leaves hosts with accelerators to train while there are others.",
     )
     prefetch_batches: int = Field(default=2, ge=0, le=64, description="Read-ahead of one training worker, in batches.")
+    balance_rounds: int = Field(
+        default=0,
+        ge=0,
+        le=20,
+        description="Rounds after the last step that measure the CPU hosts alone against all hosts, untrained rows; "
+        "0 measures nothing.",
+    )
     report_every_steps: int = Field(
         default=100, ge=1, le=1_000_000, description="From one progress line to the next, in steps."
     )

@@ -9,10 +9,11 @@ import ray
 import torch
 from torch import nn
 
+from training.balance import measure_balance
 from training.data.feed import Batch, Feed, Recipe, Span, single_pass_spans
-from training.data.transforms import check_batch
 from training.metrics import StepTimes
 from training.rank import Rank, TrainJob, check_bad_share
+from training.step import compute_gradients, wait_for
 
 
 def train(settings: dict[str, "ray.ObjectRef[TrainJob]"]) -> dict[str, Any]:
@@ -31,8 +32,11 @@ def train(settings: dict[str, "ray.ObjectRef[TrainJob]"]) -> dict[str, Any]:
         stopped = _run_steps(rank, model, optimizer, feed)
     finally:
         feed.close()
+    balance = None if stopped else measure_balance(rank, model)
+    if not stopped:
+        rank.events.emit("last_step", step=job.config.steps)
     accuracy = None if stopped or not job.num_validation_rows else _validate(rank, model)
-    return rank.finish(model, stopped=stopped, accuracy=accuracy)
+    return rank.finish(model, stopped=stopped, accuracy=accuracy, balance=balance)
 
 
 def _feed(job: TrainJob, recipe: "ray.ObjectRef[Recipe]", spans: Iterable[Span], world_size: int) -> Feed:
@@ -40,7 +44,7 @@ def _feed(job: TrainJob, recipe: "ray.ObjectRef[Recipe]", spans: Iterable[Span],
         recipe,
         spans,
         batch_rows=job.config.batch_size,
-        max_tasks=max(2, job.max_tasks // world_size),
+        max_tasks=job.max_tasks_of_rank(world_size),
         prefetch_batches=job.config.prefetch_batches,
     )
 
@@ -68,38 +72,17 @@ def _run_steps(rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, f
         if step < config.steps and rank.is_asked_to_stop():
             rank.events.emit("stopped", step=step, steps=config.steps)
             return True
-    rank.events.emit("last_step", step=config.steps)
     return False
 
 
 def _step(
     rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, *, is_first: bool
 ) -> torch.Tensor:
-    """One optimizer step; rows that could not be read count for nothing. Waits for the accelerator: it is timed."""
-    host_images, host_labels, weight = _usable_rows(batch)
-    images, labels = rank.job.transform.on_device(host_images.to(rank.device)), host_labels.to(rank.device)
-    if is_first:
-        check_batch(images, labels, rank.job.description.num_classes)
-    with torch.autocast(rank.device.type, dtype=torch.bfloat16, enabled=rank.job.config.precision == "bf16"):
-        loss = weight * nn.functional.cross_entropy(model(images), labels)
-    optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    """One optimizer step, and its loss. Waits for the accelerator: it is timed."""
+    loss = compute_gradients(rank, model, batch, is_first=is_first)
     optimizer.step()
-    if rank.device.type == "cuda":
-        torch.cuda.synchronize(rank.device)
-    return loss.detach()
-
-
-def _usable_rows(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, float]:
-    """Images and labels of the rows that could be read, and the weight of their loss: 1, or 0 where there is none.
-
-    Left out, not only weighted: a layer that normalises over the batch would mix the zeros of unreadable rows into the
-    others. A batch without any good row stays whole, since every rank has to take part in every step.
-    """
-    if batch.valid.all() or not batch.valid.any():
-        return batch.images, batch.labels, float(batch.valid.any())
-    valid = torch.from_numpy(batch.valid)
-    return batch.images[valid], batch.labels[valid], 1.0
+    wait_for(rank.device)
+    return loss
 
 
 def _note_bad_rows(rank: Rank, batch: Batch) -> None:

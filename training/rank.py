@@ -40,11 +40,17 @@ class TrainJob:
     validation: "ray.ObjectRef[Recipe]"
     num_validation_rows: int
     max_tasks: int
+    cpu_groups: tuple[str, ...]
+    """Groups without accelerators, where there are others as well; else empty."""
     head_host: str
     events_file: Path
     stop_file: Path
     model_dir: Path
     output_dir: Path
+
+    def max_tasks_of_rank(self, world_size: int) -> int:
+        """How many data tasks one of `world_size` training workers may keep on the way."""
+        return max(2, self.max_tasks // world_size)
 
 
 class Rank:
@@ -95,7 +101,9 @@ class Rank:
         torch.distributed.all_reduce(tensor)
         return float(tensor.item())
 
-    def finish(self, model: nn.Module, *, stopped: bool, accuracy: float | None) -> dict[str, Any]:
+    def finish(
+        self, model: nn.Module, *, stopped: bool, accuracy: float | None, balance: dict[str, list[float]] | None
+    ) -> dict[str, Any]:
         """Gather every rank's figures; the reporting rank writes model and summary, each whole or not at all."""
         ranks = [self.meter.summary()]
         if self.world_size > 1:
@@ -106,6 +114,7 @@ class Rank:
             "stopped": stopped,
             "validation_accuracy": accuracy,
             "validation_rows": self.job.num_validation_rows,
+            "balance": balance,
         }
         check_bad_share(summary["bad_rows"], self.job)
         if self.is_reporting:

@@ -1,7 +1,8 @@
 """The Results table: two arms of one run side by side, with their cost, from what each measured. Pure functions."""
 
+import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from training.advisor.article import Article
@@ -23,11 +24,6 @@ class Arm:
     def images_per_second(self) -> float:
         """Images trained on per second, between the first and the last step."""
         return float(self.results["images_per_second"])
-
-    @property
-    def busy_cores(self) -> float:
-        """Cores' worth of preprocessing that the arm did: its rate times the CPU seconds that an image took in it."""
-        return self.images_per_second * float(self.results["cpu_seconds_per_row"])
 
     @property
     def cost_per_1000_steps(self) -> float:
@@ -58,12 +54,25 @@ class Arm:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Balance:
+    """Images per second with all hosts, with the CPU hosts alone, and with the GPU hosts alone (the baseline)."""
+
+    together: float
+    cpu_hosts: float
+    gpu_hosts: float
+
+    @property
+    def efficiency(self) -> float:
+        """Throughput over the sum of what the hosts reach alone; 1.0 loses nothing to balancing."""
+        return self.together / (self.cpu_hosts + self.gpu_hosts)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The heterogeneous arm against the baseline; `cpu_hosts_alone` is that without work on the GPU host's CPUs."""
+    """The heterogeneous arm against the baseline."""
 
     baseline: Arm
     heterogeneous: Arm
-    cpu_hosts_alone: Arm
     article: Article
     conditions: Mapping[str, Any]
 
@@ -78,24 +87,20 @@ class Comparison:
         return self.speedup * self.baseline.price_usd_per_hour / self.heterogeneous.price_usd_per_hour
 
     @property
-    def balance_efficiency(self) -> float:
-        """Throughput over the sum of what each host reaches preprocessing alone; 1.0 loses nothing to balancing."""
-        alone = self.baseline.images_per_second + self.cpu_hosts_alone.images_per_second
-        return self.heterogeneous.images_per_second / alone
-
-    @property
-    def balance_at_equal_speed(self) -> float:
-        """The same in cores' worth of work: arms run one after the other, and a shared machine changes its speed."""
-        alone = self.baseline.busy_cores + self.cpu_hosts_alone.busy_cores
-        return self.heterogeneous.busy_cores / alone
+    def balance(self) -> "Balance | None":
+        """How well the hosts shared the work; None where the heterogeneous arm did not measure it."""
+        turns = self.heterogeneous.results["balance"]
+        if turns is None:
+            return None
+        together, cpu_hosts = (statistics.median(turns[name]) for name in ("all_hosts", "cpu_hosts"))
+        return Balance(together=together, cpu_hosts=cpu_hosts, gpu_hosts=self.baseline.images_per_second)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for runs/latest/results.json."""
         return {
             "arms": [self.baseline.to_json(), self.heterogeneous.to_json()],
-            "balance_reference": self.cpu_hosts_alone.to_json(),
-            "balance_efficiency": self.balance_efficiency,
-            "balance_at_equal_speed": self.balance_at_equal_speed,
+            "balance": self.balance and asdict(self.balance),
+            "balance_efficiency": self.balance and self.balance.efficiency,
             "speedup": self.speedup,
             "price_performance": self.price_performance,
             "first_step_seconds": self.heterogeneous.first_step_seconds,
@@ -133,13 +138,9 @@ def results_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
 def notes(comparison: Comparison) -> list[str]:
     """What has to stand beside the table: balance, conditions, and the article's figures under its own name."""
     article = comparison.article
-    alone = [arm.images_per_second for arm in (comparison.baseline, comparison.cpu_hosts_alone)]
+    balance = comparison.balance
     return [
-        (
-            f"Balance: {comparison.balance_efficiency:.2f} of the sum of what each host reaches alone "
-            f"({' + '.join(f'{rate:.1f}' for rate in alone)} images/s); {comparison.balance_at_equal_speed:.2f} with "
-            "every arm at the same CPU time per image, since a shared machine changes its speed between arms."
-        ),
+        *([] if balance is None else [_balance_note(balance)]),
         *(f"{key}: {value}" for key, value in comparison.conditions.items()),
         f"Prices: the article's instance types, USD per hour in {article.region}, read {article.prices_read}.",
         (
@@ -148,6 +149,14 @@ def notes(comparison: Comparison) -> list[str]:
             f"price-performance {article.price_performance:.2f}."
         ),
     ]
+
+
+def _balance_note(balance: Balance) -> str:
+    return (
+        f"Balance: {balance.efficiency:.2f}. Together the hosts reached {balance.together:.1f} images/s; alone the CPU "
+        f"hosts reached {balance.cpu_hosts:.1f}, measured in turns with all hosts, and the GPU hosts "
+        f"{balance.gpu_hosts:.1f}, the baseline."
+    )
 
 
 def to_markdown(comparison: Comparison) -> str:

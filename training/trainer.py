@@ -3,7 +3,7 @@
 import logging
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import ray
 import ray.train
 from ray.train import RunConfig, ScalingConfig
 
-from training.contract import TrainingConfig
+from training.contract import TrainingConfig, instance_type_has_accelerator
 from training.data.feed import Recipe, max_tasks_ahead, warm_up
 from training.data.plan import check_enough_rows
 from training.job_trainer import JobTrainer
@@ -114,9 +114,16 @@ def _job(config: TrainingConfig, plan: Plan, files: "JobFiles", resources: Mappi
             object_store_bytes=resources.get("object_store_memory", 0.0),
             task_bytes=row_bytes * config.batch_size,
         ),
+        cpu_groups=_cpu_groups(files.hosts),
         head_host=files.head_host,
         events_file=files.events_file,
         stop_file=files.stop_file,
         model_dir=files.model_dir,
         output_dir=files.output_dir,
     )
+
+
+def _cpu_groups(hosts: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Names of the groups without accelerators beside others that have them; none where all are alike."""
+    groups = {host["group"]: instance_type_has_accelerator(host["instance_type"]) for host in hosts}
+    return tuple(name for name, has_accelerator in groups.items() if not has_accelerator and any(groups.values()))

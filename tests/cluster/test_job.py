@@ -42,7 +42,10 @@ print(json.dumps(list(model.eval()(torch.zeros(1, 3, size, size)).shape)))
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str, dict[str, Any]]:
     """The outcome, the output and the results of one job that ended well."""
     outcome, output = local_runner.run(
-        tmp_path_factory.mktemp("job"), training=SMALL, cpu_share=SHARES, bind_share_at="first_step"
+        tmp_path_factory.mktemp("job"),
+        training={**SMALL, "balance_rounds": 1},
+        cpu_share=SHARES,
+        bind_share_at="first_step",
     )
     results_file = Path(outcome["output_dir"]) / "data" / "results.json"
     assert results_file.exists(), output
@@ -70,6 +73,17 @@ def test_the_cpu_host_preprocesses_most_rows(finished: tuple[dict[str, Any], str
     # The first batch is left out, so 19 batches were counted, each row once.
     assert rows["gpu"] + rows["cpu"] == 19 * 16
     assert rows["cpu"] >= 0.5 * 19 * 16
+
+
+def test_measures_what_the_cpu_hosts_reach_alone_after_the_last_step(
+    finished: tuple[dict[str, Any], str, dict[str, Any]],
+) -> None:
+    outcome, _, results = finished
+    assert {hosts: len(rates) for hosts, rates in results["balance"].items()} == {"cpu_hosts": 1, "all_hosts": 1}
+    assert all(rate > 0 for rates in results["balance"].values() for rate in rates)
+    names = [event["name"] for event in outcome["events"]]
+    assert names.count("balance") == 2
+    assert names.index("last_step") > names.index("balance")
 
 
 def test_measures_waiting_apart_from_computing(finished: tuple[dict[str, Any], str, dict[str, Any]]) -> None:

@@ -128,9 +128,14 @@ class Cluster:
         self.tasks: list[Task] = []
         self.failing: dict[int, Exception] = {}
         self.pending = 0
+        self.label_selector: dict[str, str] | None = None
         self.peaks: list[int] = []
         """Tasks on the way after each submission."""
         self._submitted = threading.Condition()
+
+    def options(self, *, label_selector: dict[str, str]) -> "Cluster":
+        self.label_selector = label_selector
+        return self
 
     def remote(self, recipe: object, start: int, stop: int) -> Task:
         assert recipe == "recipe"
@@ -193,7 +198,7 @@ MakeFeed = Callable[..., Feed]
 def make_feed(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeFeed]:
     feeds: list[Feed] = []
 
-    def make(cluster: Cluster, spans: Iterable[Span], **settings: int) -> Feed:
+    def make(cluster: Cluster, spans: Iterable[Span], **settings: Any) -> Feed:
         monkeypatch.setattr(
             feed_module, "ray", SimpleNamespace(get=cluster.get, cancel=cluster.cancel, wait=cluster.wait)
         )
@@ -417,3 +422,11 @@ def test_a_data_worker_gives_way_and_uses_one_thread(
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     feed_module.become_data_worker()
     assert (nicer, threads) == (steps, [1])
+
+
+def test_a_feed_of_some_groups_asks_for_their_hosts_only(make_feed: MakeFeed) -> None:
+    everywhere, somewhere = Cluster(), Cluster()
+    list(make_feed(everywhere, [(0, 16)]))
+    list(make_feed(somewhere, [(0, 16)], groups=("cpu", "spare")))
+    assert everywhere.label_selector is None
+    assert somewhere.label_selector == {"group": "in(cpu,spare)"}

@@ -298,6 +298,7 @@ def result_of(job: LocalJob, images_per_second: float) -> dict[str, Any]:
         "compute_seconds": 0.5,
         "data_wait_share": 0.5,
         "cpu_seconds_per_row": 0.04,
+        "balance": {"all_hosts": [images_per_second], "cpu_hosts": [0.8 * images_per_second]},
         "steps": job.config.training.steps,
         "config": job.config.training.model_dump(),
         "hosts": [{**host, "name": "algo-1", "group": "gpu", "peak_memory_bytes": 10**9}],
@@ -305,7 +306,7 @@ def result_of(job: LocalJob, images_per_second: float) -> dict[str, Any]:
     }
 
 
-RATES = {"baseline": 10.0, "heterogeneous": 40.0, "cpu_hosts_alone": 32.0}
+RATES = {"baseline": 10.0, "heterogeneous": 40.0}
 
 
 @pytest.fixture
@@ -330,17 +331,13 @@ def test_a_comparison_runs_its_arms_on_the_same_work_and_writes_the_results(
     (bench.output_dir / "left_from_before").touch()
     comparison = compare(bench)
     assert [job.job_dir.name for job in jobs] == list(RATES)
-    assert [len(job.config.instance_groups) for job in jobs] == [1, 2, 2]
-    assert [job.config.training.preprocess_on for job in jobs] == ["all_hosts", "all_hosts", "cpu_hosts"]
-    for job in jobs:
-        assert job.config.training.model_copy(update={"preprocess_on": "all_hosts"}) == TrainingConfig(
-            **{**SCALE_MODEL, "steps": 6}
-        )
+    assert [len(job.config.instance_groups) for job in jobs] == [1, 2]
+    assert [job.config.training for job in jobs] == [TrainingConfig(**{**SCALE_MODEL, "steps": 6})] * 2
     assert comparison.speedup == pytest.approx(4.0)
-    assert comparison.balance_efficiency == pytest.approx(40 / 42)
     assert comparison.price_performance == pytest.approx(4.0 * 1.408 / 2.224)
     written = json.loads((bench.output_dir / "results.json").read_text())
     assert (written["first_step_seconds"], written["teardown_seconds"]) == (40.0, 2.5)
+    assert written["balance_efficiency"] == pytest.approx(40 / (32 + 10))
     assert (bench.output_dir / "results.md").read_text().startswith("| |")
     assert not (bench.output_dir / "left_from_before").exists()
 

@@ -5,73 +5,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tests.unit.one_rank import CLASSES, DESCRIPTION, ROWS, SIZE, make_batch, make_rank
 from training.contract import ContractError, TrainingConfig
 from training.data.feed import Batch, Feed
-from training.data.transforms import Normalize
-from training.events import Events
 from training.loop import _run_steps, _step
-from training.metrics import StepMeter
-from training.models import ModelDescription, build_model, load_model
+from training.models import build_model, load_model
 from training.rank import SUMMARY_FILE, BadFiles, Rank, TrainJob, check_bad_share
-
-ROWS, SIZE, CLASSES = 6, 16, 3
-DESCRIPTION = ModelDescription(
-    name="test_vit",
-    num_classes=CLASSES,
-    image_size=SIZE,
-    arguments={"depth": 1, "embed_dim": 16, "num_heads": 2, "patch_size": 8},
-    mean=(0.5, 0.5, 0.5),
-    std=(0.5, 0.5, 0.5),
-    class_names=("a", "b", "c"),
-)
-
-
-def make_rank(folder: Path, *, is_reporting: bool = True, **settings: Any) -> Rank:
-    """This process as the only training worker; the real class, without the question to Ray who it is."""
-    config = TrainingConfig(**{"batch_size": ROWS, "report_every_steps": 2, **settings})
-    rank = Rank.__new__(Rank)
-    rank.job = TrainJob(
-        config=config,
-        description=DESCRIPTION,
-        transform=Normalize(),
-        training=cast(Any, None),
-        num_training_rows=100,
-        validation=cast(Any, None),
-        num_validation_rows=0,
-        max_tasks=2,
-        head_host="algo-1",
-        events_file=folder / "events.jsonl",
-        stop_file=folder / "stop",
-        model_dir=folder / "model",
-        output_dir=folder / "output",
-    )
-    rank.job.events_file.touch()
-    rank.index, rank.world_size, rank.device = 0, 1, torch.device("cpu")
-    rank.is_reporting = is_reporting
-    rank.events = Events(rank.job.events_file if is_reporting else None)
-    rank.meter = StepMeter()
-    return rank
-
-
-def make_batch(valid: list[bool] | None = None, rows: int = ROWS) -> Batch:
-    good = np.ones(rows, np.bool_) if valid is None else np.array(valid, np.bool_)
-    generator = torch.Generator().manual_seed(5)
-    images = torch.randint(0, 256, (rows, SIZE, SIZE, 3), generator=generator, dtype=torch.uint8)
-    images[torch.from_numpy(~good)] = 0
-    return Batch(
-        images=images,
-        labels=torch.arange(rows) % CLASSES,
-        rows=np.arange(rows),
-        valid=good,
-        rows_by_host={"algo-1": rows},
-        problems={row: f"{row}.jpg: broken" for row in np.flatnonzero(~good).tolist()},
-        cpu_seconds=0.1,
-    )
 
 
 def without(batch: Batch) -> Batch:
@@ -147,7 +90,7 @@ def run_steps(rank: Rank, batches: list[Batch]) -> bool:
     model = build_model(DESCRIPTION.name, CLASSES, SIZE, DESCRIPTION.arguments)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     is_stopped = _run_steps(rank, model, optimizer, cast(Feed, batches))
-    rank.finish(model, stopped=is_stopped, accuracy=None)
+    rank.finish(model, stopped=is_stopped, accuracy=None, balance=None)
     return is_stopped
 
 
@@ -159,7 +102,7 @@ def test_a_run_reports_its_steps_and_leaves_model_and_summary(tmp_path: Path) ->
     rank = make_rank(tmp_path, steps=5)
     assert run_steps(rank, [make_batch()] * 5) is False
     events = events_of(rank)
-    assert [event["event"] for event in events] == ["first_step", "step", "step", "last_step", "model_saved"]
+    assert [event["event"] for event in events] == ["first_step", "step", "step", "model_saved"]
     assert [event["step"] for event in events if event["event"] == "step"] == [2, 4]
     for event in events[1:3]:
         assert event["steps"] == 5

@@ -39,7 +39,8 @@ def arm(name: str, images_per_second: float, price: float, hosts: list[dict[str,
             "data_wait_share": 0.8,
             "steps": 40,
             "config": {"batch_size": 32},
-            "cpu_seconds_per_row": 0.04 if name == "heterogeneous" else 0.05,
+            "cpu_seconds_per_row": 0.04,
+            "balance": None if name == "baseline" else {"all_hosts": [180.0, 190.0, 250.0], "cpu_hosts": [99.0, 101.0]},
             "hosts": hosts,
             "versions": VERSIONS,
         },
@@ -53,7 +54,6 @@ GPU, CPU = host("algo-1", "gpu"), host("algo-2", "cpu", row_share=0.75, cpu_shar
 COMPARISON = Comparison(
     baseline=arm("baseline", 100.0, 1.408, [GPU]),
     heterogeneous=arm("heterogeneous", 194.0, 2.224, [GPU, CPU]),
-    cpu_hosts_alone=arm("cpu_hosts_alone", 100.0, 2.224, [GPU, CPU]),
     article=load_article(),
     conditions={"date": "2026-11-30", "machine": "two cores"},
 )
@@ -70,12 +70,15 @@ def test_price_performance_is_images_per_dollar() -> None:
     assert (slower.speedup, slower.price_performance) == (1.0, 0.5)
 
 
-def test_balance_compares_with_what_each_host_reaches_alone() -> None:
-    assert COMPARISON.balance_efficiency == pytest.approx(194.0 / (100.0 + 100.0))
+def test_balance_compares_with_what_the_hosts_reach_alone_by_the_median_turn() -> None:
+    assert COMPARISON.to_json()["balance"] == {"together": 190.0, "cpu_hosts": 100.0, "gpu_hosts": 100.0}
+    assert COMPARISON.to_json()["balance_efficiency"] == pytest.approx(190.0 / (100.0 + 100.0))
 
 
-def test_balance_at_equal_speed_leaves_the_machines_speed_out() -> None:
-    assert COMPARISON.balance_at_equal_speed == pytest.approx(194.0 * 0.04 / (100.0 * 0.05 + 100.0 * 0.05))
+def test_without_turns_nothing_is_said_of_balance() -> None:
+    unmeasured = replace(COMPARISON, heterogeneous=COMPARISON.baseline)
+    assert unmeasured.to_json()["balance_efficiency"] is None
+    assert not any("Balance" in note for note in notes(unmeasured))
 
 
 def test_cost_is_time_by_price() -> None:
@@ -90,13 +93,11 @@ def test_the_json_holds_every_figure() -> None:
         assert {"first_step_seconds", "teardown_seconds", "price_usd_per_hour"} <= set(entry)
         for row in entry["hosts"]:
             assert {"name", "group", "rows", "cpu_share_used", "peak_memory_bytes"} <= set(row)
-    assert result["balance_efficiency"] == COMPARISON.balance_efficiency
     assert result["speedup"] == COMPARISON.speedup
     assert result["price_performance"] == COMPARISON.price_performance
     assert (result["first_step_seconds"], result["teardown_seconds"]) == (41.4, 3.25)
     assert result["versions"] == VERSIONS
     assert result["peak_memory_bytes"] == 3_000_000_000
-    assert result["balance_reference"]["name"] == "cpu_hosts_alone"
 
 
 def test_the_table_shows_both_arms() -> None:
@@ -131,7 +132,7 @@ def test_the_markdown_is_well_formed() -> None:
 
 def test_the_notes_keep_the_articles_figures_apart() -> None:
     texts = notes(COMPARISON)
-    assert "Balance: 0.97 of the sum" in texts[0]
+    assert "Balance: 0.95. Together the hosts reached 190.0 images/s" in texts[0]
     assert "machine: two cores" in texts
     assert "not measured here" in texts[-1]
     assert "1.94" in texts[-1]

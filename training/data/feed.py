@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,6 +112,7 @@ class Feed:
         batch_rows: rows of the largest span.
         max_tasks: tasks that may be on the way or waiting to be used; the last batch among them is always whole.
         prefetch_batches: whole batches that may wait for the trainer, at least one.
+        groups: names of the groups whose hosts prepare; None takes all.
     """
 
     def __init__(
@@ -122,8 +123,11 @@ class Feed:
         batch_rows: int,
         max_tasks: int,
         prefetch_batches: int,
+        groups: Collection[str] | None = None,
     ) -> None:
         self._recipe = recipe
+        selector = None if groups is None else {"group": f"in({','.join(groups)})"}
+        self._prepare = prepare_chunk if selector is None else prepare_chunk.options(label_selector=selector)
         self._spans = iter(spans)
         self._batch_rows = batch_rows
         self._max_tasks = max_tasks
@@ -190,7 +194,7 @@ class Feed:
             if span is None:
                 self._is_exhausted = True
                 return
-            tasks = [_Task(part, prepare_chunk.remote(self._recipe, *part)) for part in cut(span, self._chunk_rows)]
+            tasks = [_Task(part, self._prepare.remote(self._recipe, *part)) for part in cut(span, self._chunk_rows)]
             self._pending.append(tasks)
             self._num_pending_tasks += len(tasks)
 
@@ -202,7 +206,7 @@ class Feed:
         """
         refs = [task.ref for task in tasks]
         ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
-        twins = {task: prepare_chunk.remote(self._recipe, *task.part) for task in tasks if task.ref not in ready}
+        twins = {task: self._prepare.remote(self._recipe, *task.part) for task in tasks if task.ref not in ready}
         self._twins = list(twins.values())
         chunks = []
         for task in tasks:

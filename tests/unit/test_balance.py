@@ -1,0 +1,86 @@
+"""Turns that measure how well hosts share the work: who prepares, what is timed, and that nothing is trained."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import training.balance
+from tests.unit.one_rank import CLASSES, DESCRIPTION, ROWS, SIZE, make_batch, make_rank
+from training.balance import MEASURED_BATCHES, SPARE_BATCHES, measure_balance
+from training.data.feed import Batch
+from training.models import build_model
+
+
+class EndlessFeed:
+    """Stands in for Feed: batches of the same rows; each instance is remembered."""
+
+    made: list["EndlessFeed"]
+
+    def __init__(self, _recipe: object, spans: Iterator[tuple[int, int]], *, groups: Any, **_settings: Any) -> None:
+        self.groups, self.spans = groups, list(spans)
+        self.num_taken, self.is_closed = 0, False
+        self.made.append(self)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for _ in self.spans:
+            self.num_taken += 1
+            yield make_batch()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def feeds(monkeypatch: pytest.MonkeyPatch) -> list[EndlessFeed]:
+    monkeypatch.setattr(EndlessFeed, "made", [], raising=False)
+    monkeypatch.setattr(training.balance, "Feed", EndlessFeed)
+    return EndlessFeed.made
+
+
+def make_model() -> torch.nn.Module:
+    return build_model(DESCRIPTION.name, CLASSES, SIZE, DESCRIPTION.arguments)
+
+
+def test_cpu_hosts_alone_and_all_hosts_take_turns(tmp_path: Path, feeds: list[EndlessFeed]) -> None:
+    rank = make_rank(tmp_path, balance_rounds=2)
+    rates = measure_balance(rank, make_model())
+    assert [feed.groups for feed in feeds] == [("cpu",), None, ("cpu",), None]
+    assert rates is not None
+    assert {name: len(values) for name, values in rates.items()} == {"cpu_hosts": 2, "all_hosts": 2}
+    assert all(rate > 0 for values in rates.values() for rate in values)
+    for feed in feeds:
+        assert feed.is_closed
+        assert feed.num_taken == 1 + MEASURED_BATCHES
+        assert feed.spans[-1][1] == (1 + MEASURED_BATCHES + SPARE_BATCHES) * ROWS
+    events = [json.loads(line) for line in rank.job.events_file.read_text().splitlines()]
+    assert [event["hosts"] for event in events] == ["cpu_hosts", "all_hosts"] * 2
+
+
+def test_turns_train_nothing(tmp_path: Path, feeds: list[EndlessFeed]) -> None:
+    model = make_model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    measure_balance(make_rank(tmp_path, balance_rounds=1), model)
+    assert feeds
+    torch.testing.assert_close(dict(model.state_dict()), before)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(("rounds", "cpu_groups"), [(0, ("cpu",)), (3, ())])
+def test_nothing_is_measured_unless_asked_for_and_where_all_hosts_are_alike(
+    tmp_path: Path, feeds: list[EndlessFeed], rounds: int, cpu_groups: tuple[str, ...]
+) -> None:
+    rank = make_rank(tmp_path, balance_rounds=rounds)
+    object.__setattr__(rank.job, "cpu_groups", cpu_groups)
+    assert measure_balance(rank, make_model()) is None
+    assert not feeds
+
+
+def test_a_request_to_stop_ends_the_turns(tmp_path: Path, feeds: list[EndlessFeed]) -> None:
+    rank = make_rank(tmp_path, balance_rounds=3)
+    rank.job.stop_file.touch()
+    assert measure_balance(rank, make_model()) is None
+    assert not feeds

@@ -69,7 +69,10 @@ def _run_steps(rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, f
             preparing_cpu_seconds=batch.cpu_seconds,
         )
         _report(rank, step, loss)
-        if step < config.steps and rank.is_asked_to_stop():
+        is_stopped = step < config.steps and rank.is_asked_to_stop()
+        if is_stopped or step == config.steps:
+            meter.loss = _mean_loss(rank, loss)
+        if is_stopped:
             rank.events.emit("stopped", step=step, steps=config.steps)
             return True
     return False
@@ -101,8 +104,12 @@ def _report(rank: Rank, step: int, loss: torch.Tensor) -> None:
             "first_step", data_wait_seconds=meter.first_wait_seconds, compute_seconds=meter.first_compute_seconds
         )
     if step % config.report_every_steps == 0:
-        mean_loss = rank.sum(float(loss)) / rank.world_size
+        mean_loss = _mean_loss(rank, loss)
         rank.events.emit("step", step=step, steps=config.steps, loss=round(mean_loss, 6), **_rates(meter.lap(), rank))
+
+
+def _mean_loss(rank: Rank, loss: torch.Tensor) -> float:
+    return rank.sum(float(loss)) / rank.world_size
 
 
 def _rates(times: StepTimes, rank: Rank) -> dict[str, float]:

@@ -37,6 +37,8 @@ class StepMeter:
     wait_seconds: float = 0.0
     compute_seconds: float = 0.0
     preparing_cpu_seconds: float = 0.0
+    loss: float | None = None
+    """Mean loss of the last batch over all ranks; None before the end."""
     _mark: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def add(
@@ -80,6 +82,7 @@ class StepMeter:
             "rows": self.num_rows,
             "rows_by_host": dict(self.rows_by_host),
             "preparing_cpu_seconds": self.preparing_cpu_seconds,
+            "loss": self.loss,
             "bad_rows": {str(row): text for row, text in self.bad_rows.items()},
             **{key: value for key, value in asdict(times).items() if key != "num_steps"},
             "data_wait_share": times.data_wait_share,

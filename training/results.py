@@ -2,22 +2,35 @@
 
 import json
 import platform
+import statistics
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training.contract import TrainingConfig
+from training.contract import TrainingConfig, instance_type_has_accelerator
 
 if TYPE_CHECKING:
     from training.main import JobFiles
 
 RESULTS_FILE = "results.json"
+HEADLINE = (
+    "images_per_second",
+    "step_seconds",
+    "data_wait_seconds",
+    "compute_seconds",
+    "data_wait_share",
+    "first_batch_wait_seconds",
+    "steps",
+    "rows",
+    "loss",
+    "validation_accuracy",
+)
 PACKAGES = ("ray", "torch", "torchvision", "timm", "numpy", "sagemaker-training")
 
 
-def write_results(summary: Mapping[str, Any], config: TrainingConfig, files: "JobFiles") -> Path:
-    """Write results.json into the output folder, whole or not at all; returns its path."""
+def write_results(summary: Mapping[str, Any], config: TrainingConfig, files: "JobFiles") -> dict[str, Any]:
+    """Write results.json into the output folder, whole or not at all; returns what it holds."""
     samples = read_samples(files.telemetry_file)
     results = {
         **summary,
@@ -30,7 +43,32 @@ def write_results(summary: Mapping[str, Any], config: TrainingConfig, files: "Jo
     partial = path.with_name(f".{RESULTS_FILE}.partial")
     partial.write_text(json.dumps(results, indent=1))
     partial.rename(path)
-    return path
+    return results
+
+
+def headline(results: Mapping[str, Any]) -> dict[str, float]:
+    """The figures of a run in one flat object, as they are in `results`; those that the run does not have are left out.
+
+    Hosts are taken together by kind: `gpu_hosts_*` are those with accelerators, `cpu_hosts_*` those without.
+    """
+    figures: dict[str, Any] = {name: results.get(name) for name in HEADLINE}
+    for kind, has_accelerator in (("gpu_hosts", True), ("cpu_hosts", False)):
+        hosts = [
+            host for host in results["hosts"] if instance_type_has_accelerator(host["instance_type"]) == has_accelerator
+        ]
+        if hosts:
+            figures[f"{kind}_row_share"] = sum(host["row_share"] for host in hosts)
+            figures[f"{kind}_cpu_use"] = _mean(host["cpu_share_used"] for host in hosts)
+    figures["accelerator_use"] = _mean(host["accelerator_share"] for host in results["hosts"])
+    figures["peak_memory_bytes"] = sum(host["peak_memory_bytes"] for host in results["hosts"])
+    for hosts_in_turn, rates in (results["balance"] or {}).items():
+        figures[f"balance_{hosts_in_turn}"] = statistics.median(rates)
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def read_samples(path: Path) -> list[dict[str, Any]]:

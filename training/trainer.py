@@ -14,11 +14,12 @@ from ray.train import RunConfig, ScalingConfig
 from training.contract import TrainingConfig, instance_type_has_accelerator
 from training.data.feed import Recipe, max_tasks_ahead, warm_up
 from training.data.plan import check_enough_rows
+from training.events import Events
 from training.job_trainer import JobTrainer
 from training.loop import train
 from training.preflight import Plan
 from training.rank import TrainJob
-from training.results import write_results
+from training.results import headline, write_results
 
 if TYPE_CHECKING:
     from training.main import JobFiles
@@ -66,7 +67,9 @@ def run(config: TrainingConfig, plan: Plan, files: "JobFiles") -> dict[str, Any]
         warnings.simplefilter("ignore", DeprecationWarning)  # from Ray's own code, even for a clean program
         result: Any = trainer.fit()
     summary: dict[str, Any] = result.return_value
-    write_results(summary, config, files)
+    results = write_results(summary, config, files)
+    # Text, since process 1 prints six digits of a number: the job's metrics equal its results to the last digit.
+    Events(files.events_file).emit("result", **{name: repr(value) for name, value in headline(results).items()})
     return summary
 
 

@@ -1,6 +1,7 @@
 """What hosts print: whole lines, the events in them, and how both appear on this terminal."""
 
 import io
+import json
 import re
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 _EVENT = re.compile(r"counterpoise: event=(\S+)(.*)")
-_FIELD = re.compile(r'(\w+)=("[^"]*"|\S*)')
+_FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 _STYLES = ("cyan", "green", "magenta", "yellow", "blue", "bright_red")
 
 
@@ -31,8 +32,16 @@ def parse_event(host: str, line: str, seconds_since_launch: float) -> Event | No
     match = _EVENT.search(line)
     if match is None:
         return None
-    fields = {key: value.strip('"') for key, value in _FIELD.findall(match[2])}
+    fields = {key: _plain(value) for key, value in _FIELD.findall(match[2])}
     return Event(host, match[1], fields, seconds_since_launch)
+
+
+def _plain(value: str) -> str:
+    """A field's text without the JSON quotes that process 1 puts around what is no single word."""
+    try:
+        return str(json.loads(value)) if value.startswith('"') else value
+    except ValueError:
+        return value  # some other program's line
 
 
 class LineSplitter:

@@ -39,6 +39,12 @@ def test_a_character_cut_in_two_is_one_character() -> None:
             {"reason": "no space left", "code": "3"},
         ),
         (
+            'counterpoise: event=failed reason="no \\"x\\" in \\u00e9" code=3',
+            "failed",
+            {"reason": 'no "x" in é', "code": "3"},
+        ),
+        ('counterpoise: event=odd text="a\\q" n=1', "odd", {"text": '"a\\q"', "n": "1"}),
+        (
             "\x1b[36m(Worker pid=7, ip=10.0.0.2)\x1b[0m counterpoise: event=step step=1 steps=9",
             "step",
             {"step": "1", "steps": "9"},

@@ -8,7 +8,7 @@ import pytest
 
 from training.contract import TrainingConfig
 from training.main import JobFiles
-from training.results import PACKAGES, host_figures, read_samples, write_results
+from training.results import PACKAGES, headline, host_figures, read_samples, write_results
 
 HOSTS = (
     {"name": "algo-1", "group": "gpu", "instance_type": "ml.g5.xlarge"},
@@ -89,9 +89,34 @@ def test_results_are_written_whole(tmp_path: Path) -> None:
         hosts=HOSTS,
     )
     config = TrainingConfig(steps=7)
-    path = write_results({**SUMMARY, "steps": 7}, config, files)
-    results = json.loads(path.read_text())
-    assert [file.name for file in path.parent.iterdir()] == ["results.json"]
+    returned = write_results({**SUMMARY, "steps": 7}, config, files)
+    results = json.loads((files.output_dir / "results.json").read_text())
+    assert returned == results
+    assert [file.name for file in files.output_dir.iterdir()] == ["results.json"]
     assert (results["steps"], results["config"]) == (7, config.model_dump())
     assert [host["cpu_cores_used"] for host in results["hosts"]] == [1.0, None]
     assert set(results["versions"]) == {"python", *PACKAGES}
+
+
+def test_the_headline_takes_hosts_of_a_kind_together_and_leaves_out_what_is_unknown() -> None:
+    samples = [sample(at, cpu_seconds=at, host=host) for host in ("algo-1", "algo-2") for at in (10.0, 20.0)]
+    results = {
+        "images_per_second": 47.223847583,
+        "loss": 1e-05,
+        "validation_accuracy": None,
+        "balance": {"all_hosts": [46.0, 49.0, 47.0], "cpu_hosts": [40.0]},
+        "hosts": host_figures(HOSTS, SUMMARY, samples),
+    }
+    assert headline(results) == {
+        "images_per_second": 47.223847583,
+        "loss": 1e-05,
+        "gpu_hosts_row_share": 0.25,
+        "gpu_hosts_cpu_use": 0.25,
+        "cpu_hosts_row_share": 0.75,
+        "cpu_hosts_cpu_use": 0.25,
+        "peak_memory_bytes": 200,
+        "balance_all_hosts": 47.0,
+        "balance_cpu_hosts": 40.0,
+    }
+    alone = headline({**results, "balance": None, "hosts": host_figures(HOSTS[:1], SUMMARY, [])})
+    assert not [name for name in alone if name.startswith(("cpu_hosts", "balance")) or name.endswith("cpu_use")]

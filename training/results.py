@@ -22,7 +22,6 @@ HEADLINE = (
     "data_wait_share",
     "first_batch_wait_seconds",
     "steps",
-    "rows",
     "loss",
     "validation_accuracy",
 )
@@ -38,6 +37,7 @@ def write_results(summary: Mapping[str, Any], config: TrainingConfig, files: "Jo
         "hosts": host_figures(files.hosts, summary, samples),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
     }
+    results["headline"] = headline(results)
     files.output_dir.mkdir(parents=True, exist_ok=True)
     path = files.output_dir / RESULTS_FILE
     partial = path.with_name(f".{RESULTS_FILE}.partial")
@@ -47,9 +47,10 @@ def write_results(summary: Mapping[str, Any], config: TrainingConfig, files: "Jo
 
 
 def headline(results: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of a run in one flat object, as they are in `results`; those that the run does not have are left out.
+    """The figures of a run in one flat object; those that the run does not have are left out.
 
-    Hosts are taken together by kind: `gpu_hosts_*` are those with accelerators, `cpu_hosts_*` those without.
+    Hosts are taken together by kind: `gpu_hosts_*` are those with accelerators, `cpu_hosts_*` those without. Six digits
+    each: SageMaker keeps a job's metrics as 32-bit numbers, and they shall equal the results file to the digit.
     """
     figures: dict[str, Any] = {name: results.get(name) for name in HEADLINE}
     for kind, has_accelerator in (("gpu_hosts", True), ("cpu_hosts", False)):
@@ -60,10 +61,10 @@ def headline(results: Mapping[str, Any]) -> dict[str, float]:
             figures[f"{kind}_row_share"] = sum(host["row_share"] for host in hosts)
             figures[f"{kind}_cpu_use"] = _mean(host["cpu_share_used"] for host in hosts)
     figures["accelerator_use"] = _mean(host["accelerator_share"] for host in results["hosts"])
-    figures["peak_memory_bytes"] = sum(host["peak_memory_bytes"] for host in results["hosts"])
+    figures["peak_memory_gb"] = sum(host["peak_memory_bytes"] for host in results["hosts"]) / 1e9
     for hosts_in_turn, rates in (results["balance"] or {}).items():
         figures[f"balance_{hosts_in_turn}"] = statistics.median(rates)
-    return {name: value for name, value in figures.items() if value is not None}
+    return {name: float(f"{value:.6g}") for name, value in figures.items() if value is not None}
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -19,7 +19,7 @@ from training.job_trainer import JobTrainer
 from training.loop import train
 from training.preflight import Plan
 from training.rank import TrainJob
-from training.results import headline, write_results
+from training.results import write_results
 
 if TYPE_CHECKING:
     from training.main import JobFiles
@@ -68,8 +68,7 @@ def run(config: TrainingConfig, plan: Plan, files: "JobFiles") -> dict[str, Any]
         result: Any = trainer.fit()
     summary: dict[str, Any] = result.return_value
     results = write_results(summary, config, files)
-    # Text, since process 1 prints six digits of a number: the job's metrics equal its results to the last digit.
-    Events(files.events_file).emit("result", **{name: repr(value) for name, value in headline(results).items()})
+    Events(files.events_file).emit("result", **results["headline"])
     return summary
 
 

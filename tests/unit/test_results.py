@@ -15,6 +15,7 @@ HOSTS = (
     {"name": "algo-2", "group": "cpu", "instance_type": "ml.c5.4xlarge"},
 )
 SUMMARY: dict[str, Any] = {
+    "balance": None,
     "rows_by_host": {"algo-1": 100, "algo-2": 300},
     "first_step_ended_at": 10.0,
     "last_step_ended_at": 20.0,
@@ -108,13 +109,13 @@ def test_the_headline_takes_hosts_of_a_kind_together_and_leaves_out_what_is_unkn
         "hosts": host_figures(HOSTS, SUMMARY, samples),
     }
     assert headline(results) == {
-        "images_per_second": 47.223847583,
+        "images_per_second": 47.2238,
         "loss": 1e-05,
         "gpu_hosts_row_share": 0.25,
         "gpu_hosts_cpu_use": 0.25,
         "cpu_hosts_row_share": 0.75,
         "cpu_hosts_cpu_use": 0.25,
-        "peak_memory_bytes": 200,
+        "peak_memory_gb": 2e-07,
         "balance_all_hosts": 47.0,
         "balance_cpu_hosts": 40.0,
     }

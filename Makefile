@@ -30,6 +30,8 @@ export PATH := $(PATH):/usr/sbin:/sbin
 # Handed to the recipes as environment variables, so that a name with spaces or quotes stays one word.
 export DIR
 PYTEST_ARGS ?=
+CDK_ARGS ?=
+START_ARGS ?=
 
 ifneq ($(filter run-images,$(MAKECMDGOALS)),)
 ifeq ($(strip $(DIR)),)
@@ -45,12 +47,42 @@ help: ## List the targets
 setup: $(INSTALLED_ALL) ## Install everything from the hash-locked files (about 5 minutes, 6 GB; again: nothing)
 
 .PHONY: run
-run: setup ## Run the experiment on this machine: the GPU group alone, then all groups, and compare
-	@$(BIN)/python -m infra.local compare
+run: setup ## On this machine: deploy to an embedded AWS, execute the article's comparison, show the results
+	@$(BIN)/python -m infra.local.aws run
 
 .PHONY: run-images
 run-images: setup ## Train on your own images on this machine: make run-images DIR=path/to/images
 	@$(BIN)/python -m infra.local train --images "$$DIR"
+
+# The CDK's command line with the pinned Node, whatever Node the machine has.
+CDK = PATH="$(CURDIR)/$(BIN):$$PATH" node node_modules/aws-cdk/bin/cdk
+COUNTERPOISE = $(BIN)/python -m infra.client
+
+.PHONY: synth
+synth: setup ## Write the CloudFormation template to cdk.out; needs no account
+	@$(CDK) synth --quiet && echo "cdk.out: written"
+
+.PHONY: deploy
+deploy: setup ## Create or update the stack on AWS; asks before rights are widened (CDK_ARGS="-c counterpoise:create_vpc=true")
+	@$(CDK) deploy $(CDK_ARGS)
+
+.PHONY: deploy-ci
+deploy-ci: setup ## The same without a question, for pipelines; shows the difference first
+	@$(CDK) diff $(CDK_ARGS) </dev/null
+	@$(CDK) deploy --require-approval never $(CDK_ARGS) </dev/null
+
+.PHONY: image
+image: setup ## Build the image of the training jobs, push it, make it the current one
+	@$(COUNTERPOISE) image build
+	@$(COUNTERPOISE) image push
+
+.PHONY: start
+start: setup ## Start an execution and wait for its end (START_ARGS="--input run.json")
+	@$(COUNTERPOISE) start --wait $(START_ARGS)
+
+.PHONY: destroy
+destroy: setup ## Delete the stack; docs/teardown.md says what stays
+	@$(CDK) destroy $(CDK_ARGS)
 
 .PHONY: test
 test: lint ## Lint, then every test suite (PYTEST_ARGS="-k name" narrows it)

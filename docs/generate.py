@@ -13,7 +13,8 @@ sys.path.insert(0, str(ROOT))  # so that `python docs/generate.py` finds the pac
 
 from pydantic import BaseModel  # noqa: E402
 
-from training.contract import InstanceGroup, RunConfig, TrainingConfig  # noqa: E402
+from infra.settings import CONTEXT_PREFIX, DeploySettings  # noqa: E402
+from training.contract import Channel, InstanceGroup, RunConfig, TrainingConfig  # noqa: E402
 from training.contract_errors import allowed, field_schemas  # noqa: E402
 
 SETTINGS_PAGE = "docs/settings.md"
@@ -24,15 +25,21 @@ _README_BLOCK = re.compile(r"(?<=<!-- settings:start -->\n).*?(?=<!-- settings:e
 _SECTIONS: tuple[tuple[type[BaseModel], str, str], ...] = (
     (RunConfig, "Run", "The input of an execution. `{}` is complete: it runs the article's experiment."),
     (InstanceGroup, "Instance group", "One entry of `instance_groups`."),
+    (Channel, "Channel", "One entry of `channels`."),
     (TrainingConfig, "Training", "The object `training`; each setting travels to the job as one text hyperparameter."),
+    (
+        DeploySettings,
+        "Deploy",
+        f"Settings of the stack, from the CDK's context: `cdk deploy -c {CONTEXT_PREFIX}create_vpc=true`, or cdk.json.",
+    ),
 )
 _INTRODUCTION = (
     "# Settings\n\n"
-    "Generated from `training/contract.py` by `python docs/generate.py`; edit the contract, not this page.\n"
-    "The same as a JSON schema: [run-config.schema.json](run-config.schema.json).\n\n"
-    'A value is taken as it is or refused: `"64"` is no number, `1.0` is no whole number, and a name that is not\n'
-    "here is an error. Hyperparameters are the exception, since SageMaker carries text: `64`, `true`, `False`,\n"
-    '`"synthetic"` with its quotes and JSON objects are read as what they stand for.\n'
+    "Generated from `training/contract` and `infra/settings.py` by `python docs/generate.py`; edit those, not this.\n"
+    "The input of an execution as a JSON schema: [run-config.schema.json](run-config.schema.json).\n\n"
+    'A value is taken as it is or refused: `"64"` is no number, and a name that is not here is an error. JSON has one\n'
+    "kind of number, so `1.0` is the whole number 1. Hyperparameters are text, since SageMaker carries nothing else:\n"
+    '`64`, `true`, `False`, `"synthetic"` with its quotes and JSON objects are read as what they stand for.\n'
 )
 
 
@@ -114,7 +121,7 @@ def _type_text(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return "choice"
     if schema.get("type") == "array":
-        return "list of objects"
+        return f"list of {schema['x-items']}"
     names = {"string": "text", "integer": "whole number", "boolean": "true or false", "null": "null"}
     return names.get(str(schema.get("type")), str(schema.get("type", "object")))
 
@@ -122,7 +129,7 @@ def _type_text(schema: Mapping[str, Any]) -> str:
 def _allowed_text(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return ", ".join(f"`{choice}`" for choice in schema["enum"])
-    return allowed(schema) + (" groups" if schema.get("type") == "array" else "")
+    return allowed(schema)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from training.contract_errors import Finding, M, refusal, validated
+from training.contract_errors import M, refusal, validated
+from training.contract_values import Finding
 
 MAX_VALUE_CHARACTERS = 2500  # SageMaker's limit for one hyperparameter value
 
@@ -30,7 +31,7 @@ def decode_hyperparameters(model: type[M], mapping: Mapping[str, object]) -> M:
         field = model.model_fields.get(key)
         if isinstance(value, str) and len(value) > MAX_VALUE_CHARACTERS:
             found.append(((key,), _too_long(len(value))))
-        values[key] = _decode(value, _kinds(field.annotation)) if isinstance(value, str) and field else value
+        values[key] = decode_value(value, field.annotation) if isinstance(value, str) and field else value
     return validated(model, values, found)
 
 
@@ -53,12 +54,14 @@ def encode_hyperparameters(config: BaseModel) -> dict[str, str]:
 
 def encode_value(value: object, annotation: Any) -> str:
     """One JSON value as text: str plain, or quoted so that it cannot be read as something else; all others as JSON."""
-    once = json.dumps(value, separators=(",", ":"))
+    once = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if not isinstance(value, str):
         return once
-    kinds = _kinds(annotation)
     # Two layers of quotes are always enough, since decoding takes off no more than two.
-    return next((text for text in (value, once) if _decode(text, kinds) == value), json.dumps(once))
+    return next(
+        (text for text in (value, once) if decode_value(text, annotation) == value),
+        json.dumps(once, ensure_ascii=False),
+    )
 
 
 def _too_long(num_characters: int) -> str:
@@ -80,8 +83,9 @@ def _kinds(annotation: Any) -> frozenset[type]:
     return frozenset([origin or annotation])
 
 
-def _decode(text: str, kinds: frozenset[type]) -> object:
-    """The value that a text stands for in a field of these kinds; the text itself where it stands for none."""
+def decode_value(text: str, annotation: Any) -> object:
+    """The value that a text stands for in a field of this annotation; the text itself where it stands for none."""
+    kinds = _kinds(annotation)
     words, is_quoted = _unquoted(text)
     bare = words.strip()
     if type(None) in kinds and bare in ("None", "null", "") and not (is_quoted and str in kinds):
@@ -90,7 +94,8 @@ def _decode(text: str, kinds: frozenset[type]) -> object:
         return bare in ("true", "True")
     if int in kinds and _WHOLE_NUMBER.fullmatch(bare):
         return int(bare)
-    if float in kinds and _NUMBER.fullmatch(bare):
+    # 64.0 is a whole number to the contract; a number that is none keeps its text, which the refusal shows.
+    if _NUMBER.fullmatch(bare) and (float in kinds or (int in kinds and float(bare).is_integer())):
         return float(bare)
     if kinds & {dict, list, tuple} and bare.startswith(("{", "[")):
         try:

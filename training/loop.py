@@ -34,7 +34,7 @@ def train(settings: dict[str, "ray.ObjectRef[TrainJob]"]) -> dict[str, Any]:
         feed.close()
     balance = None if stopped else measure_balance(rank, model)
     if not stopped:
-        rank.events.emit("last_step", step=job.config.steps)
+        rank.note_last_step()
     accuracy = None if stopped or not job.num_validation_rows else _validate(rank, model)
     return rank.finish(model, stopped=stopped, accuracy=accuracy, balance=balance)
 
@@ -109,7 +109,8 @@ def _report(rank: Rank, step: int, loss: torch.Tensor) -> None:
 
 
 def _mean_loss(rank: Rank, loss: torch.Tensor) -> float:
-    return rank.sum(float(loss)) / rank.world_size
+    mean: float = rank.sum(float(loss)) / rank.world_size
+    return mean
 
 
 def _rates(times: StepTimes, rank: Rank) -> dict[str, float]:

@@ -34,6 +34,8 @@ class StepMeter:
     first_compute_seconds: float = 0.0
     first_step_ended_at: float = 0.0
     last_step_ended_at: float = 0.0
+    work_ended_at: float = 0.0
+    """When the last batch had been used, trained or only measured, in seconds since 1970."""
     wait_seconds: float = 0.0
     compute_seconds: float = 0.0
     preparing_cpu_seconds: float = 0.0
@@ -90,6 +92,7 @@ class StepMeter:
             "first_step_compute_seconds": self.first_compute_seconds,
             "first_step_ended_at": self.first_step_ended_at,
             "last_step_ended_at": self.last_step_ended_at,
+            "work_ended_at": self.work_ended_at,
         }
 
 

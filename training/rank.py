@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,11 @@ class Rank:
         """Whether SIGTERM has reached the head; all ranks answer alike, so that none waits for one that has left."""
         asked = self.is_reporting and self.job.stop_file.exists()
         return asked if self.world_size == 1 else bool(self.sum(float(asked)))
+
+    def note_last_step(self) -> None:
+        """Say that the last batch has been used: from here on the job ends."""
+        self.meter.work_ended_at = time.time()
+        self.events.emit("last_step", step=self.job.config.steps)
 
     def sum(self, value: float) -> float:
         """The sum of a number over all ranks."""

@@ -1,6 +1,5 @@
 """The Results table: two arms of one run side by side, with their cost, from what each measured. Pure functions."""
 
-import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,7 +11,10 @@ BASELINE, HETEROGENEOUS = "baseline", "heterogeneous"
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One arm. `results` is its results.json; prices in USD per hour; seconds count from the launch of its hosts."""
+    """One arm. `results` is its results.json, whose headline has the figures as SageMaker keeps them; prices in USD.
+
+    First step: seconds from the launch of its hosts. Teardown: seconds from the last batch to the end of the last host.
+    """
 
     name: str
     results: Mapping[str, Any]
@@ -23,27 +25,19 @@ class Arm:
     @property
     def images_per_second(self) -> float:
         """Images trained on per second, between the first and the last step."""
-        return float(self.results["images_per_second"])
+        return float(self.results["headline"]["images_per_second"])
 
     @property
     def cost_per_1000_steps(self) -> float:
         """USD for 1,000 steps at the measured step time, without start and end."""
-        return float(self.results["step_seconds"]) * 1000 / 3600 * self.price_usd_per_hour
+        return float(self.results["headline"]["step_seconds"]) * 1000 / 3600 * self.price_usd_per_hour
 
     def to_json(self) -> dict[str, Any]:
         """The figures of this arm as runs/latest/results.json holds them."""
-        keys = (
-            "images_per_second",
-            "step_seconds",
-            "data_wait_seconds",
-            "compute_seconds",
-            "data_wait_share",
-            "steps",
-            "cpu_seconds_per_row",
-        )
         return {
             "name": self.name,
-            **{key: self.results[key] for key in keys},
+            **self.results["headline"],
+            "cpu_seconds_per_row": self.results["cpu_seconds_per_row"],
             "batch_size": self.results["config"]["batch_size"],
             "first_step_seconds": self.first_step_seconds,
             "teardown_seconds": self.teardown_seconds,
@@ -89,10 +83,10 @@ class Comparison:
     @property
     def balance(self) -> "Balance | None":
         """How well the hosts shared the work; None where the heterogeneous arm did not measure it."""
-        turns = self.heterogeneous.results["balance"]
-        if turns is None:
+        figures = self.heterogeneous.results["headline"]
+        if "balance_all_hosts" not in figures:
             return None
-        together, cpu_hosts = (statistics.median(turns[name]) for name in ("all_hosts", "cpu_hosts"))
+        together, cpu_hosts = figures["balance_all_hosts"], figures["balance_cpu_hosts"]
         return Balance(together=together, cpu_hosts=cpu_hosts, gpu_hosts=self.baseline.images_per_second)
 
     def to_json(self) -> dict[str, Any]:
@@ -120,9 +114,9 @@ def results_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
     """The Results table: what, baseline, heterogeneous; every cell is text that a person reads."""
     arms = (comparison.baseline, comparison.heterogeneous)
     return [
-        _row("step time", [f"{arm.results['step_seconds']:.3f} s" for arm in arms]),
+        _row("step time", [f"{arm.results['headline']['step_seconds']:.3f} s" for arm in arms]),
         _row("images per second", [f"{arm.images_per_second:.1f}" for arm in arms]),
-        _row("waiting for data", [f"{arm.results['data_wait_share']:.0%} of the step" for arm in arms]),
+        _row("waiting for data", [f"{arm.results['headline']['data_wait_share']:.0%} of the step" for arm in arms]),
         *_host_rows(arms),
         _row("accelerator use", [_accelerator(arm) for arm in arms]),
         _row("price", [f"${arm.price_usd_per_hour:.3f} per hour" for arm in arms]),

@@ -11,22 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rich.console import Console
-from rich.table import Table
-
-from infra.local.compare import ArmFailed, Bench, compare, reason_of
 from infra.local.console import JobConsole
 from infra.local.host import PROJECT_ROOT
 from infra.local.job import LocalJob, run_job
+from infra.local.sagemaker_job import add_command
 from infra.local.sandbox import enter_sandbox
 from training.contract import ContractError, RunConfig, TrainingConfig
-from training.report import Comparison, notes, results_rows
 
 RUNS = Path("runs")
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 EXIT_INTERRUPTED, EXIT_NO_READER = 130, 141  # what a shell reports for SIGINT and SIGPIPE
-MIN_COMPARE_STEPS = 2
-"""The first step starts the clock of a rate, so that one step alone has none."""
 IMAGE_FOLDER_DEFAULTS: dict[str, Any] = {
     "dataset": "image_folder",
     "transform": "normalize",
@@ -56,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     except ContractError as error:
         print("\n".join(error.problems), file=sys.stderr)
         return EXIT_BAD_INPUT
-    except (ArmFailed, OSError) as error:
+    except OSError as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED
 
@@ -71,26 +65,13 @@ class _Parser(argparse.ArgumentParser):
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog="python -m infra.local", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
-    comparing = commands.add_parser("compare", help="the article's comparison as a scale model: two arms, one table")
-    comparing.add_argument("--steps", type=int, default=20, help="optimizer steps of each arm (default 20)")
-    comparing.set_defaults(run=_compare)
     training = commands.add_parser("train", help="one training job")
     training.add_argument("--images", type=Path, help="folder with one folder of JPEG or PNG images per class")
     training.add_argument("--input", type=Path, help="JSON file with instance_groups and training")
     training.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one training setting")
     training.set_defaults(run=_train)
+    add_command(commands)
     return parser.parse_args(arguments)
-
-
-def _compare(options: argparse.Namespace) -> int:
-    TrainingConfig.parse({"steps": options.steps})
-    if options.steps < MIN_COMPARE_STEPS:
-        raise ContractError([f"--steps: {options.steps} gives no rate; allowed: at least {MIN_COMPARE_STEPS}"])
-    sandbox = enter_sandbox()
-    bench = Bench(sandbox=sandbox, console=JobConsole(), output_dir=RUNS / "latest", steps=options.steps)
-    comparison = compare(bench)
-    _show(comparison)
-    return 0
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -103,7 +84,7 @@ def _train(options: argparse.Namespace) -> int:
     if outcome.status == "Completed":
         print(f"model: {outcome.model_dir}\nresults: {outcome.output_dir / 'data' / 'results.json'}")
         return 0
-    print(reason_of(outcome), file=sys.stderr)
+    print(outcome.reason, file=sys.stderr)
     codes = set(outcome.exit_codes.values())
     return EXIT_BAD_INPUT if codes == {EXIT_BAD_INPUT} else EXIT_FAILED
 
@@ -183,19 +164,6 @@ def _read(path: Path) -> str:
         raise ContractError([f"--input: cannot read {path} ({error.strerror}); name a JSON file"]) from error
     except UnicodeDecodeError as error:
         raise ContractError([f"--input: {path} is not text in UTF-8; name a JSON file"]) from error
-
-
-def _show(comparison: Comparison) -> None:
-    table = Table(title="Results", title_justify="left")
-    for heading in ("", "baseline", "heterogeneous"):
-        table.add_column(heading)
-    for row in results_rows(comparison):
-        table.add_row(*row)
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(table)
-    for note in notes(comparison):
-        console.print(f"- {note}", highlight=False)
-    console.print(f"written: {RUNS / 'latest' / 'results.json'} and results.md", highlight=False)
 
 
 if __name__ == "__main__":

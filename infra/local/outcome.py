@@ -81,6 +81,13 @@ class JobOutcome:
             limits=limits.description,
         )
 
+    @property
+    def reason(self) -> str:
+        """How the job ended, and why, in one line."""
+        # After a stop, what the hosts themselves say is no more than that they were stopped.
+        text = self.stop_reason or self.failure or "no host reported a failure"
+        return f"{self.status.lower()}: {text.strip().partition(chr(10))[0]}"
+
     def seconds_to(self, event_name: str) -> float | None:
         """From launch to the first event of that name on any host; None if there was none."""
         return next((event.seconds_since_launch for event in self.events if event.name == event_name), None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.compare import CPU_CORES, GPU_CORES, SCALE_MODEL
+from infra.local import scale_model
 from tests.cluster import local_runner
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
@@ -28,9 +28,9 @@ def test_feed_against_ray_data(tmp_path: Path) -> None:
             outcome, output = local_runner.run(
                 tmp_path / f"{name}{number}",
                 command=command,
-                training={**SCALE_MODEL, "steps": STEPS},
-                cpu_share={"gpu": GPU_CORES, "cpu": CPU_CORES},
-                bind_share_at="first_step",
+                training={**scale_model.TRAINING, "balance_rounds": 0, "steps": STEPS},
+                cpu_share=scale_model.CPU_SHARES,
+                bind_share_at=scale_model.BIND_SHARES_AT,
                 environment={"COUNTERPOISE_HOSTS": "algo-1,algo-2"},
             )
             assert outcome["status"] == "Completed", output

@@ -229,7 +229,7 @@ def test_a_worker_that_falls_silent_is_lost(monkeypatch: pytest.MonkeyPatch) -> 
             silent, gone = await head.worker("algo-2"), await head.worker("algo-3")
             assert sorted([await head.server.lost.get(), await head.server.lost.get()]) == ["algo-2", "algo-3"]
             for worker in (silent, gone):
-                with pytest.raises(OSError, match="connection closed|reset by peer"):
+                with pytest.raises(OSError, match=r"connection closed|reset by peer"):
                     await worker.exchange()
                 await worker.leave()
 

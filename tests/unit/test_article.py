@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.compare import CPU_GROUP, GPU_GROUP
+from infra.local import scale_model
 from training.advisor import article as module
 from training.advisor.article import load_article
+from training.advisor.prices import load_prices
 
 
 def test_the_ratios_follow_from_the_prices() -> None:
@@ -28,4 +29,10 @@ def test_prices_are_dated_and_have_a_source() -> None:
 
 def test_the_scale_model_has_a_price_for_each_of_its_hosts() -> None:
     prices = load_article().prices_usd_per_hour
-    assert {GPU_GROUP.instance_type, CPU_GROUP.instance_type} <= set(prices)
+    assert {group.instance_type for group in scale_model.GROUPS} <= set(prices)
+
+
+def test_the_articles_prices_are_the_catalogues() -> None:
+    article, prices = load_article(), load_prices()
+    assert prices.read == article.prices_read
+    assert article.prices_usd_per_hour.items() <= prices.usd_per_hour[article.region].items()

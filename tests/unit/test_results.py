@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.workflow.metrics import RESULT_KEYS
 from training.contract import TrainingConfig
 from training.main import JobFiles
 from training.results import PACKAGES, headline, host_figures, read_samples, write_results
@@ -119,5 +120,6 @@ def test_the_headline_takes_hosts_of_a_kind_together_and_leaves_out_what_is_unkn
         "balance_all_hosts": 47.0,
         "balance_cpu_hosts": 40.0,
     }
+    assert set(headline(results)) <= set(RESULT_KEYS), "the workflow reads every figure out of the job's log"
     alone = headline({**results, "balance": None, "hosts": host_figures(HOSTS[:1], SUMMARY, [])})
     assert not [name for name in alone if name.startswith(("cpu_hosts", "balance")) or name.endswith("cpu_use")]

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from docs import generate
-from training.contract import InstanceGroup, RunConfig, TrainingConfig
+from infra.settings import DeploySettings
+from training.contract import Channel, InstanceGroup, RunConfig, TrainingConfig
 
+MODELS = (RunConfig, InstanceGroup, Channel, TrainingConfig, DeploySettings)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -19,7 +21,7 @@ def test_committed_documents_are_fresh() -> None:
 def test_the_schema_states_what_the_contract_states() -> None:
     schema = json.loads((ROOT / generate.SCHEMA_FILE).read_text(encoding="utf-8"))
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    for model in (RunConfig, InstanceGroup, TrainingConfig):
+    for model in (RunConfig, InstanceGroup, Channel, TrainingConfig):
         part = schema if model is RunConfig else schema["$defs"][model.__name__]
         assert part["additionalProperties"] is False
         assert list(part["properties"]) == list(model.model_fields)
@@ -33,7 +35,7 @@ def test_the_schema_states_what_the_contract_states() -> None:
 def test_the_page_has_one_row_for_each_setting() -> None:
     page = generate.settings_page()
     names = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
-    assert names == [*RunConfig.model_fields, *InstanceGroup.model_fields, *TrainingConfig.model_fields]
+    assert names == [name for model in MODELS for name in model.model_fields]
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 6 for row in page.splitlines() if row.startswith("|"))
 
 

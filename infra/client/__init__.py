@@ -1,0 +1,1 @@
+"""The `counterpoise` command: starts, watches and reports executions of the deployed stack through AWS's API."""

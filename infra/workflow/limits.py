@@ -1,0 +1,40 @@
+"""What a job on AWS cannot do although the contract allows it, in JSONata, told in the same kind of sentence."""
+
+from collections.abc import Mapping
+
+from infra.workflow.jsonata import literal
+from infra.workflow.settings import WorkflowSettings
+
+MAX_JOB_TAGS = 50  # SageMaker's limit
+NUM_OWN_TAGS = 2  # counterpoise:stack and counterpoise:arm
+
+
+def problems(settings: WorkflowSettings) -> str:
+    """All that is wrong with the input: what the contract found, else what this stack cannot run."""
+    checks = (_runtime(settings.max_runtime_limit_seconds), _tags(settings.tags), _images())
+    return f"($count($checked.problems) > 0 ? $checked.problems : [{', '.join(checks)}])"
+
+
+def _runtime(limit_seconds: int) -> str:
+    advice = (
+        f" is over the limit of this stack; allowed: at most {limit_seconds}; lower it, or raise the limit with"
+        " counterpoise:max_runtime_limit_seconds"
+    )
+    seconds = "$checked.run.max_runtime_seconds"
+    return f'{seconds} > {limit_seconds} ? "max_runtime_seconds: " & $string({seconds}) & {literal(advice)}'
+
+
+def _tags(own: Mapping[str, str]) -> str:
+    advice = f" tags with those of this stack; allowed: {MAX_JOB_TAGS}; remove some"
+    count = f"$count($keys($merge([$checked.run.tags, {literal(own)}]))) + {NUM_OWN_TAGS}"
+    return f'{count} > {MAX_JOB_TAGS} ? "tags: " & $string({count}) & {literal(advice)}'
+
+
+def _images() -> str:
+    """On one machine the images come from a folder; a job on AWS would be billed until it misses them."""
+    channel = "$checked.run.training.channel"
+    return (
+        '$checked.run.training.dataset = "image_folder" and $count($checked.run.channels) = 0'
+        f' ? "channels: 0 channels; image_folder reads its files from channel " & {channel}'
+        f' & "; add {{\\"name\\": \\"" & {channel} & "\\", \\"s3_uri\\": \\"s3://...\\"}}"'
+    )

@@ -56,7 +56,7 @@ run-images: setup ## Train on your own images on this machine: make run-images D
 
 # The CDK's command line with the pinned Node, whatever Node the machine has.
 CDK = PATH="$(CURDIR)/$(BIN):$$PATH" node node_modules/aws-cdk/bin/cdk
-COUNTERPOISE = $(BIN)/python -m infra.client
+COUNTERPOISE = $(BIN)/counterpoise
 
 .PHONY: synth
 synth: setup ## Write the CloudFormation template to cdk.out; needs no account
@@ -146,6 +146,9 @@ $(INSTALLED): $(BUILD_LOCK) $(LOCKS) | commands
 	$(PIP_INSTALL) -r $(BUILD_LOCK)
 	$(PIP_INSTALL) --no-build-isolation $(foreach lock,$(LOCKS),-r $(lock))
 	$(BIN)/python -m pip check
+	printf '#!/bin/sh\nPYTHONPATH="%s" exec "%s/$(BIN)/python" -P -m infra.client "$$@"\n' "$(CURDIR)" "$(CURDIR)" \
+		>$(BIN)/counterpoise
+	chmod +x $(BIN)/counterpoise
 	touch $@
 
 $(AWS_VENV)/.installed: $(AWS_LOCK) | $(INSTALLED)

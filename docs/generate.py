@@ -15,7 +15,7 @@ from pydantic import BaseModel  # noqa: E402
 
 from infra.settings import CONTEXT_PREFIX, DeploySettings  # noqa: E402
 from training.contract import Channel, InstanceGroup, RunConfig, TrainingConfig  # noqa: E402
-from training.contract_errors import allowed, field_schemas  # noqa: E402
+from training.contract.errors import allowed, field_schemas  # noqa: E402
 
 SETTINGS_PAGE = "docs/settings.md"
 SCHEMA_FILE = "docs/run-config.schema.json"
@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     names = stale(root)
     if options.check:
         for name in names:
-            print(f"{name}: differs from training/contract.py; run python docs/generate.py", file=sys.stderr)
+            print(f"{name}: differs from training/contract; run python docs/generate.py", file=sys.stderr)
         return 1 if names else 0
     for path, text in generated(root).items():
         if str(path.relative_to(root)) in names:

@@ -6,7 +6,7 @@ import aws_cdk as cdk
 
 from infra.settings import DeploySettings
 from infra.stack import CounterpoiseStack
-from training.contract_errors import ContractError
+from training.contract.errors import ContractError
 
 EXIT_BAD_INPUT = 2
 

@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field
 
-from training.contract_errors import ContractError
-from training.contract_relations import tag_findings
-from training.contract_run import TagValue
-from training.contract_settings import ListOf, Settings
-from training.contract_text import decode_value
-from training.contract_values import Finding, nearest, show_path
+from training.contract.errors import ContractError
+from training.contract.relations import tag_findings
+from training.contract.run import TagValue
+from training.contract.settings import ListOf, Settings
+from training.contract.text import decode_value
+from training.contract.values import Finding, nearest, show_path
 
 CONTEXT_PREFIX = "counterpoise:"
 """Every setting's context key begins with it: `cdk deploy -c counterpoise:create_vpc=true`."""

@@ -7,9 +7,9 @@ from typing import Any, TextIO, get_args, get_origin
 
 from infra.client.errors import BadInput
 from training.contract import ContractError, RunConfig
-from training.contract_settings import Settings
-from training.contract_text import decode_value
-from training.contract_values import show_value
+from training.contract.settings import Settings
+from training.contract.text import decode_value
+from training.contract.values import show_value
 
 
 def run_input(source: str | None, mode: str | None, settings: Sequence[str], stdin: TextIO) -> tuple[str, RunConfig]:

@@ -6,7 +6,7 @@ attempt, the redrive it was planned in, num_tries of this composition and num_wa
 
 from infra.workflow.jsonata import Code, Value, block, literal, merged
 from infra.workflow.naming import ARM_LETTERS, ATTEMPTS_PER_RUN
-from training.contract_instance_types import ACCELERATED_TYPE_PATTERN
+from training.contract.instance_types import ACCELERATED_TYPE_PATTERN
 
 MAX_TRIES = 2
 """How often a composition is tried that AWS has no capacity for."""

@@ -10,7 +10,7 @@ STEADY_SECONDS = 300
 
 OLD_AGE_SHARE = 200
 """Later, after half a percent of its age: at 5 days every 36 minutes. One look takes nine of the 25,000 events that an
-execution may have; this makes it 680 looks in 5 days, and 1,030 in the 28 days that a job can take at most, so that
+execution may have; this makes it 658 looks in 5 days, and 1,004 in the 28 days that a job can take at most, so that
 even two such jobs in one execution stay below the limit."""
 
 MAX_RETRY_WAIT_SECONDS = 300

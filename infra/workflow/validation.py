@@ -11,16 +11,19 @@ from typing import Any
 from pydantic import BaseModel
 
 from infra.workflow.validation_tables import MODELS, item_rows, patterns, setting_rows
-from training import (
-    contract_errors,
-    contract_instance_types,
-    contract_relations,
-    contract_sentences,
-    contract_text,
-    contract_training,
-    contract_values,
+from training.contract import (
+    Channel,
+    InstanceGroup,
+    RunConfig,
+    TrainingConfig,
+    errors,
+    instance_types,
+    relations,
+    sentences,
+    text,
+    training,
+    values,
 )
-from training.contract import Channel, InstanceGroup, RunConfig, TrainingConfig
 
 _LIBRARY = [
     Path(__file__).with_name(f"validation_{part}.jsonata") for part in ("words", "checks", "own_checks", "relations")
@@ -38,21 +41,13 @@ def _table(rows: Mapping[str, str]) -> str:
 
 _CONTRACT: dict[str, Any] = {
     name: value
-    for module in (
-        contract_values,
-        contract_errors,
-        contract_instance_types,
-        contract_relations,
-        contract_sentences,
-        contract_text,
-        contract_training,
-    )
+    for module in (values, errors, instance_types, relations, sentences, text, training)
     for name, value in vars(module).items()
     if name.isupper() and isinstance(value, str | int | float)
 }
 _DERIVED: dict[str, Any] = {
-    "FAMILIES": _table(contract_instance_types.SIZES),
-    "KIN": _table(contract_instance_types.KIN),
+    "FAMILIES": _table(instance_types.SIZES),
+    "KIN": _table(instance_types.KIN),
     "RUN_DEFAULTS": RunConfig().model_dump(mode="json"),
     "TRAINING_DEFAULTS": TrainingConfig().model_dump(mode="json"),
     "GROUP_DEFAULTS": _defaults(InstanceGroup),
@@ -79,10 +74,10 @@ def checked_input(source: str = "$states.input") -> str:
 
 
 def _library() -> str:
-    text = _COMMENT.sub("", "\n".join(path.read_text(encoding="utf-8") for path in _LIBRARY))
-    text = " ".join(line.strip() for line in text.splitlines() if line.strip())
-    text = _SENTENCE.sub(lambda match: _sentence(match[1], dict(_WORD.findall(match[2]))), text)
-    return re.sub(r"%(\w+)%", lambda match: _constant(match[1]), text)
+    code = _COMMENT.sub("", "\n".join(path.read_text(encoding="utf-8") for path in _LIBRARY))
+    code = " ".join(line.strip() for line in code.splitlines() if line.strip())
+    code = _SENTENCE.sub(lambda match: _sentence(match[1], dict(_WORD.findall(match[2]))), code)
+    return re.sub(r"%(\w+)%", lambda match: _constant(match[1]), code)
 
 
 def _sentence(name: str, words: Mapping[str, str]) -> str:

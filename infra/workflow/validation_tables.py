@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from training.contract import Channel, InstanceGroup, RunConfig, TrainingConfig
-from training.contract_errors import allowed, branches, field_schemas
+from training.contract.errors import allowed, branches, field_schemas
 
 MODELS: tuple[type[BaseModel], ...] = (RunConfig, TrainingConfig, InstanceGroup, Channel)
 

@@ -80,19 +80,15 @@ class Jobs:
         return until(lambda: self._if(name, "SecondaryStatus", secondary), f"job {name} in {secondary}")
 
     def log(self, name: str) -> dict[str, list[str]]:
-        """The lines of a job by log stream."""
-        group = "/aws/sagemaker/TrainingJobs"
-        streams = self.clients.logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=f"{name}/")[
-            "logStreams"
-        ]
-        names = [stream["logStreamName"] for stream in streams]
-        return {
-            stream: [
-                event["message"]
-                for event in self.clients.logs.get_log_events(logGroupName=group, logStreamName=stream)["events"]
-            ]
-            for stream in names
-        }
+        """The lines of a job by log stream; empty before the first line."""
+        logs, group = self.clients.logs, "/aws/sagemaker/TrainingJobs"
+        try:
+            found = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=f"{name}/")["logStreams"]
+        except logs.exceptions.ResourceNotFoundException:
+            return {}
+        names = [stream["logStreamName"] for stream in found]
+        events = {stream: logs.get_log_events(logGroupName=group, logStreamName=stream)["events"] for stream in names}
+        return {stream: [event["message"] for event in events[stream]] for stream in names}
 
     def _if_ended(self, name: str) -> dict[str, Any] | None:
         description: dict[str, Any] = self.clients.sagemaker.describe_training_job(TrainingJobName=name)

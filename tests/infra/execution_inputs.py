@@ -6,9 +6,9 @@ from random import Random
 from typing import Any
 
 from training.contract import RunConfig, TrainingConfig, instance_type_has_accelerator
-from training.contract_errors import branches, field_schemas
-from training.contract_instance_types import INSTANCE_TYPES
-from training.contract_relations import LONGEST_JOB_SECONDS
+from training.contract.errors import branches, field_schemas
+from training.contract.instance_types import INSTANCE_TYPES
+from training.contract.relations import LONGEST_JOB_SECONDS
 
 Json = Any
 KEY_ID = "AKIA" + "Q" * 16

@@ -15,7 +15,7 @@ from tests.infra.fake_aws import IMAGE, validate
 from tests.infra.machine import evaluate
 from tests.infra.workflow_inputs import KEY_ARN, SETTINGS, changed, request_for
 from training.contract import RunConfig, TrainingConfig
-from training.contract_values import looks_secret
+from training.contract.values import looks_secret
 
 EBS_GROUPS = [
     {"name": "gpu", "instance_type": "ml.p3.2xlarge", "instance_count": 1},

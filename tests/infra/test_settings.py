@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from infra.settings import DeploySettings
-from training.contract_errors import ContractError
+from training.contract.errors import ContractError
 
 
 def problems(**context: Any) -> list[str]:

@@ -15,7 +15,7 @@ from ministack import app as ministack_app
 from infra.local.aws.control import PREFIX, Control, to_body
 from infra.local.aws.gaps import mend
 from infra.local.aws.sagemaker_api import SageMaker
-from infra.local.aws.settings import EmulatorSettings
+from infra.local.aws.settings import HOST, EmulatorSettings
 
 RUNNER_GRACE_SECONDS = 5.0  # to take its hosts down; nobody needs their results any more
 _ENDS = (signal.SIGTERM, signal.SIGINT)
@@ -41,7 +41,7 @@ async def _serve(settings: EmulatorSettings, control: Control, sagemaker: SageMa
         loop.add_signal_handler(number, over.set)
     loop.add_reader(sys.stdin.fileno(), _watch_starter, loop, over)
     config = Config()
-    config.bind = [f"127.0.0.1:{settings.port}"]
+    config.bind = [f"{HOST}:{settings.port}"]
     config.accesslog = None
     config.loglevel = logging.getLevelName(logging.getLogger().level)
     if settings.is_iam_enforced:

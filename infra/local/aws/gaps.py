@@ -10,6 +10,7 @@ from ministack.services import iam, stepfunctions
 
 from infra.local.aws import execution_events, executions, sdk_calls, simulation, tasks
 from infra.local.aws.execution_api import Handler, Response, extended
+from infra.local.aws.network_types import add_network_types
 from infra.local.aws.sagemaker_api import SageMaker
 from infra.local.aws.training_job import arn_of
 
@@ -24,6 +25,7 @@ def mend(sagemaker: SageMaker) -> None:
     _add_sagemaker(sagemaker)
     _mend_step_functions()
     _mend_ecr()
+    add_network_types()
     iam._IAM_HANDLERS["SimulatePrincipalPolicy"] = simulation.simulate
 
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from infra.local.aws.settings import ACCOUNT, PROJECT_ROOT, REGION, ROOT_CREDENTIALS, EmulatorSettings
+from infra.local.aws.settings import ACCOUNT, HOST, PROJECT_ROOT, REGION, ROOT_CREDENTIALS, EmulatorSettings
 
 EMULATOR_PYTHON = PROJECT_ROOT / ".venv-aws" / "bin" / "python"
 LOCAL_RUNNER = (sys.executable, "-m", "infra.local", "job")
@@ -101,6 +101,7 @@ class EmbeddedAws:
             "AWS_REGION": REGION,
             "AWS_DEFAULT_REGION": REGION,
             "AWS_EC2_METADATA_DISABLED": "true",
+            "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), HOST))),
             "CDK_DEFAULT_ACCOUNT": ACCOUNT,
             "CDK_DEFAULT_REGION": REGION,
             "CDK_HOME": str(self.work_dir.absolute() / "cdk-home"),  # the CDK keeps there whose key is which account's
@@ -180,15 +181,18 @@ class EmbeddedAws:
             return False
 
     def _request(self, path: str, body: bytes | None = None) -> Any:
-        trust = ssl.create_default_context(cafile=self.settings.certificate) if self.settings.certificate else None
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]  # loopback needs no proxy
+        if self.settings.certificate is not None:
+            trust = ssl.create_default_context(cafile=self.settings.certificate)
+            handlers.append(urllib.request.HTTPSHandler(context=trust))
         url = f"{self.endpoint}/_counterpoise/{path}"
-        with urllib.request.urlopen(url, body, timeout=10, context=trust) as answer:
+        with urllib.request.build_opener(*handlers).open(url, body, timeout=10) as answer:
             return json.load(answer)
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 

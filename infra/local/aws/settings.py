@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parents[3]
+HOST = "127.0.0.1"
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
 ROOT_CREDENTIALS = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
@@ -29,7 +30,7 @@ class EmulatorSettings:
     @property
     def endpoint(self) -> str:
         """Where every service answers."""
-        return f"{'https' if self.is_iam_enforced else 'http'}://127.0.0.1:{self.port}"
+        return f"{'https' if self.is_iam_enforced else 'http'}://{HOST}:{self.port}"
 
     @property
     def jobs_dir(self) -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from botocore.config import Config
 
 from infra.local.aws.server import EmbeddedAws
 from infra.local.aws.settings import PROJECT_ROOT, REGION, ROOT_CREDENTIALS
@@ -47,7 +48,12 @@ def register_image(aws: EmbeddedAws, outputs: Mapping[str, str]) -> str:
 
 def _client(aws: EmbeddedAws, service: str) -> Any:
     return boto3.client(
-        service, endpoint_url=aws.endpoint, region_name=REGION, verify=aws.settings.certificate, **ROOT_CREDENTIALS
+        service,
+        endpoint_url=aws.endpoint,
+        region_name=REGION,
+        verify=aws.settings.certificate,
+        config=Config(proxies={}),  # loopback needs none
+        **ROOT_CREDENTIALS,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from training.contract_sentences import (
+from training.contract.sentences import (
     MANY_UNKNOWN,
     MISSING,
     MORE_PROBLEMS,
@@ -22,7 +22,7 @@ from training.contract_sentences import (
     WRONG_FORM,
     WRONG_KIND,
 )
-from training.contract_values import Finding, Location, nearest, show_path, show_value
+from training.contract.values import Finding, Location, nearest, show_path, show_value
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SkipValidation
 
-from training.contract_sentences import NOT_AN_ARGUMENT, NOT_FINITE, TOO_MANY_CHARACTERS
-from training.contract_settings import JsonScalar, Settings
-from training.contract_text import MAX_VALUE_CHARACTERS, decode_hyperparameters, encode_hyperparameters
-from training.contract_values import SECRET_ADVICE, Finding, looks_secret, show_value
+from training.contract.sentences import NOT_AN_ARGUMENT, NOT_FINITE, TOO_MANY_CHARACTERS
+from training.contract.settings import JsonScalar, Settings
+from training.contract.text import MAX_VALUE_CHARACTERS, decode_hyperparameters, encode_hyperparameters
+from training.contract.values import SECRET_ADVICE, Finding, looks_secret, show_value
 
 GROUP_NAME_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._\-]{0,61}[A-Za-z0-9])?$"  # a Ray label value: 63 characters
 GROUP_NAME_ALLOWED = "1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, SkipValidation
 from pydantic.json_schema import GenerateJsonSchema
 
-from training.contract_errors import ContractError
-from training.contract_groups import Channel, InstanceGroup
-from training.contract_relations import (
+from training.contract.errors import ContractError
+from training.contract.groups import Channel, InstanceGroup
+from training.contract.relations import (
     DEFAULT_RUNTIME_SECONDS,
     LONGEST_JOB_SECONDS,
     MAX_CHANNELS,
@@ -18,9 +18,9 @@ from training.contract_relations import (
     MAX_TAGS,
     run_relations,
 )
-from training.contract_settings import ListOf, Settings
-from training.contract_training import TrainingConfig
-from training.contract_values import Finding
+from training.contract.settings import ListOf, Settings
+from training.contract.training import TrainingConfig
+from training.contract.values import Finding
 
 MAX_INPUT_BYTES = 262_144  # what Step Functions takes as one execution's input
 

@@ -4,22 +4,22 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from training.contract_instance_types import (
+from training.contract.instance_types import (
     INSTANCE_TYPE_PATTERN,
     INSTANCE_TYPES,
     instance_type_has_accelerator,
     near_instance_types,
 )
-from training.contract_relations import MAX_GROUPS
-from training.contract_sentences import NOT_A_TRAINING_TYPE, TYPES_OF_NO_KIN
-from training.contract_settings import ListOf, Settings, complaint
-from training.contract_training import (
+from training.contract.relations import MAX_GROUPS
+from training.contract.sentences import NOT_A_TRAINING_TYPE, TYPES_OF_NO_KIN
+from training.contract.settings import ListOf, Settings, complaint
+from training.contract.training import (
     CHANNEL_NAME_ALLOWED,
     CHANNEL_NAME_PATTERN,
     GROUP_NAME_ALLOWED,
     GROUP_NAME_PATTERN,
 )
-from training.contract_values import show_value
+from training.contract.values import show_value
 
 
 class InstanceGroup(Settings):

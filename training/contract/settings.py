@@ -16,8 +16,8 @@ from pydantic import (
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, PydanticKnownError
 from pydantic_core.core_schema import no_info_before_validator_function
 
-from training.contract_errors import validated
-from training.contract_values import SECRET_ADVICE, Finding, looks_secret
+from training.contract.errors import validated
+from training.contract.values import SECRET_ADVICE, Finding, looks_secret
 
 JsonScalar: TypeAlias = str | int | float | bool | None
 

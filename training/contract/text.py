@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from training.contract_errors import M, refusal, validated
-from training.contract_values import Finding
+from training.contract.errors import M, refusal, validated
+from training.contract.values import Finding
 
 MAX_VALUE_CHARACTERS = 2500  # SageMaker's limit for one hyperparameter value
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from training.contract_instance_types import INSTANCE_TYPES, instance_type_has_accelerator
-from training.contract_sentences import (
+from training.contract.instance_types import INSTANCE_TYPES, instance_type_has_accelerator
+from training.contract.sentences import (
     NO_ACCELERATOR,
     NOT_A_CHANNEL,
     NOT_A_GROUP,
@@ -22,7 +22,7 @@ from training.contract_sentences import (
     WRONG_FORM,
     WRONG_KIND,
 )
-from training.contract_values import SECRET_ADVICE, Finding, Location, looks_secret, show_key, show_keys, show_value
+from training.contract.values import SECRET_ADVICE, Finding, Location, looks_secret, show_key, show_keys, show_value
 
 LONGEST_JOB_SECONDS = 2_419_200  # 28 days
 DEFAULT_RUNTIME_SECONDS = 3600

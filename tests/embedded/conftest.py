@@ -40,9 +40,11 @@ def clients(embedded_aws: EmbeddedAws) -> Clients:
 
 
 @pytest.fixture
-def scenarios(scenario_dir: Path) -> Scenarios:
-    """Says what jobs do; without a word from a test they complete at once."""
-    return Scenarios(scenario_dir)
+def scenarios(scenario_dir: Path) -> Iterator[Scenarios]:
+    """Says what the jobs of a test do; without a word from it they complete at once."""
+    yield Scenarios(scenario_dir)
+    for file in scenario_dir.iterdir():
+        file.unlink()
 
 
 @pytest.fixture(scope="session")

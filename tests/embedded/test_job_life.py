@@ -154,8 +154,8 @@ def test_channel_without_objects_fails_the_job(jobs: Jobs) -> None:
 
 
 def test_runner_that_breaks_fails_the_job(jobs: Jobs, scenarios: Scenarios) -> None:
-    (scenarios.directory / "broken.json").write_text("no scenario")
-    description = jobs.run("broken")
+    (scenarios.directory / "runner-breaks.json").write_text("no scenario")
+    description = jobs.run("runner-breaks")
     assert description["TrainingJobStatus"] == "Failed"
     assert description["FailureReason"].startswith("InternalServerError: the local runner ended: exit code 1:")
 

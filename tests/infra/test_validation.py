@@ -59,7 +59,7 @@ def test_changed_inputs_get_the_contracts_lines(reference: ReferenceEngine, seed
     assert reference.evaluate(checked_input(), states={"input": value}) == contracts_answer(value)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(seed=SEEDS)
 def test_the_embedded_engine_says_the_same(port: jsonata.Jsonata, seed: int) -> None:
     for value in (valid_input(Random(seed)), changed_input(Random(seed))):

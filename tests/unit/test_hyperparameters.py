@@ -108,7 +108,7 @@ def test_text_stands_for_this_value(key: str, text: object, value: object) -> No
     ("key", "text", "line"),
     [
         ("batch_size", "0", "batch_size: 0 is out of range; allowed: 1 to 4096; set it in that range"),
-        ("batch_size", "64.5", "batch_size: 64.5 is not a whole number; allowed: 1 to 4096"),
+        ("batch_size", "64.5", "batch_size: '64.5' is not a whole number; allowed: 1 to 4096"),
         ("batch_size", "6_4", "batch_size: '6_4' is not a whole number; allowed: 1 to 4096"),
         ("batch_size", "٦", "batch_size: '?' is not a whole number; allowed: 1 to 4096"),
         ("batch_size", "", "batch_size: '' is not a whole number; allowed: 1 to 4096"),

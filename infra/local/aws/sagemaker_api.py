@@ -137,14 +137,10 @@ class SageMaker:
 
 
 def _is_listed(job: dict[str, Any], request: dict[str, Any]) -> bool:
-    limits = {
-        "CreationTimeAfter": job["CreationTime"],
-        "LastModifiedTimeAfter": job["LastModifiedTime"],
-    }
-    later = {"CreationTimeBefore": job["CreationTime"], "LastModifiedTimeBefore": job["LastModifiedTime"]}
+    times = ("CreationTime", "LastModifiedTime")
     return (
         request.get("NameContains", "") in job["TrainingJobName"]
         and request.get("StatusEquals", job["TrainingJobStatus"]) == job["TrainingJobStatus"]
-        and all(time >= request.get(name, time) for name, time in limits.items())
-        and all(time <= request.get(name, time) for name, time in later.items())
+        and all(request.get(f"{time}After", job[time]) <= job[time] for time in times)
+        and all(request.get(f"{time}Before", job[time]) >= job[time] for time in times)
     )

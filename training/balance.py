@@ -7,19 +7,17 @@ so that the hosts that train are as busy with it as they are in a step.
 
 import copy
 import itertools
-import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 from torch import nn
 
-from training.data.feed import Feed, training_spans
+from training.data.feed import Feed, Part, training_spans
 from training.rank import Rank
 from training.step import compute_gradients, wait_for
 
-MEASURED_BATCHES = 6
-"""Timed batches of a turn; one before them fills the cluster."""
+BATCHES_OF_A_TURN = 8
 SPARE_BATCHES = 4
-"""Batches behind the timed ones, begun and thrown away, so that no CPU falls idle while the time is taken."""
+"""Batches behind those of a turn, begun and thrown away, so that no CPU falls idle while the turn lasts."""
 CPU_HOSTS, ALL_HOSTS = "cpu_hosts", "all_hosts"
 
 
@@ -34,17 +32,34 @@ def measure_balance(rank: Rank, model: nn.Module) -> dict[str, list[float]] | No
     for hosts, groups in turns:
         if rank.is_asked_to_stop():
             return None
-        seconds = _turn_seconds(rank, bare, groups)
-        rates[hosts].append(rank.sum(MEASURED_BATCHES * job.config.batch_size / seconds))
+        rates[hosts].append(rank.sum(preparing_rate(_turn(rank, bare, groups))))
         rank.events.emit("balance", hosts=hosts, images_per_second=round(rates[hosts][-1], 3))
     return rates
 
 
-def _turn_seconds(rank: Rank, model: nn.Module, groups: Collection[str] | None) -> float:
-    """From the end of a turn's first batch to the end of its last timed one."""
+def preparing_rate(parts: Iterable[Part]) -> float:
+    """Rows per second of all hosts together, from the parts of some batches in a row; 0 for hosts with one part only.
+
+    Each host works its parts off in order, so its rate is what it ended between its first part and its last. Timing
+    the batches instead would depend on what stands ready behind the first and behind the last one: batches come in
+    order, and up to four of them wait behind a part that the slowest host has in work.
+    """
+    by_host: dict[str, list[Part]] = {}
+    for part in sorted(parts, key=lambda part: part.ended_at):
+        by_host.setdefault(part.host, []).append(part)
+    return sum(_host_rate(own) for own in by_host.values())
+
+
+def _host_rate(parts: Sequence[Part]) -> float:
+    seconds = parts[-1].ended_at - parts[0].ended_at
+    return sum(part.num_rows for part in parts[1:]) / seconds if seconds else 0.0
+
+
+def _turn(rank: Rank, model: nn.Module, groups: Collection[str] | None) -> list[Part]:
+    """The parts of a turn's batches, but for the first one, which says who started first and not who is faster."""
     config = rank.job.config
     spans = training_spans(
-        num_steps=1 + MEASURED_BATCHES + SPARE_BATCHES,
+        num_steps=BATCHES_OF_A_TURN + SPARE_BATCHES,
         batch_size=config.batch_size,
         rank=rank.index,
         world_size=rank.world_size,
@@ -57,13 +72,13 @@ def _turn_seconds(rank: Rank, model: nn.Module, groups: Collection[str] | None) 
         prefetch_batches=config.prefetch_batches,
         groups=groups,
     )
-    ended = []
+    parts: list[Part] = []
     try:
-        for batch in itertools.islice(feed, 1 + MEASURED_BATCHES):
+        for number, batch in enumerate(itertools.islice(feed, BATCHES_OF_A_TURN)):
             compute_gradients(rank, model, batch)
             wait_for(rank.device)
-            ended.append(time.perf_counter())
+            parts += batch.parts if number else ()
             rank.events.touch()
     finally:
         feed.close()
-    return ended[-1] - ended[0]
+    return parts

@@ -32,21 +32,26 @@ class RayDataFeed:
         ).iter_batches(batch_size=edges[0][1] - edges[0][0], batch_format="numpy", prefetch_batches=prefetch_batches)
 
     def __iter__(self) -> Iterator[Any]:
+        import time
+
         import torch
 
-        from training.data.feed import Batch
+        from training.data.feed import Batch, Part
 
         names = os.environ["COUNTERPOISE_HOSTS"].split(",")
         for block in self._batches:
             counts = np.bincount(block["host"], minlength=len(names)).tolist()
+            seconds_per_row = float(block["cpu_seconds"].mean())
             yield Batch(
                 images=torch.from_numpy(np.array(block["image"])),
                 labels=torch.from_numpy(np.array(block["label"])),
                 rows=block["row"],
                 valid=np.array(block["valid"]),
-                rows_by_host={name: count for name, count in zip(names, counts, strict=True) if count},
+                parts=tuple(
+                    Part(name, count, count * seconds_per_row, time.time())
+                    for name, count in zip(names, counts, strict=True)
+                ),
                 problems={},
-                cpu_seconds=float(block["cpu_seconds"].sum()),
             )
 
     def close(self) -> None:

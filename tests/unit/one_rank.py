@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from training.contract import TrainingConfig
-from training.data.feed import Batch
+from training.data.feed import Batch, Part
 from training.data.transforms import Normalize
 from training.events import Events
 from training.metrics import StepMeter
@@ -54,7 +54,7 @@ def make_rank(folder: Path, *, is_reporting: bool = True, **settings: Any) -> Ra
     return rank
 
 
-def make_batch(valid: list[bool] | None = None, rows: int = ROWS) -> Batch:
+def make_batch(valid: list[bool] | None = None, rows: int = ROWS, ended_at: float = 0.0) -> Batch:
     good = np.ones(rows, np.bool_) if valid is None else np.array(valid, np.bool_)
     generator = torch.Generator().manual_seed(5)
     images = torch.randint(0, 256, (rows, SIZE, SIZE, 3), generator=generator, dtype=torch.uint8)
@@ -64,7 +64,6 @@ def make_batch(valid: list[bool] | None = None, rows: int = ROWS) -> Batch:
         labels=torch.arange(rows) % CLASSES,
         rows=np.arange(rows),
         valid=good,
-        rows_by_host={"algo-1": rows},
+        parts=(Part("algo-1", rows, 0.1, ended_at),),
         problems={row: f"{row}.jpg: broken" for row in np.flatnonzero(~good).tolist()},
-        cpu_seconds=0.1,
     )

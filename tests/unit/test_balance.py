@@ -10,8 +10,8 @@ import torch
 
 import training.balance
 from tests.unit.one_rank import CLASSES, DESCRIPTION, ROWS, SIZE, make_batch, make_rank
-from training.balance import MEASURED_BATCHES, SPARE_BATCHES, measure_balance
-from training.data.feed import Batch
+from training.balance import BATCHES_OF_A_TURN, SPARE_BATCHES, measure_balance, preparing_rate
+from training.data.feed import Batch, Part
 from training.models import build_model
 
 
@@ -26,9 +26,9 @@ class EndlessFeed:
         self.made.append(self)
 
     def __iter__(self) -> Iterator[Batch]:
-        for _ in self.spans:
+        for number, _ in enumerate(self.spans):
             self.num_taken += 1
-            yield make_batch()
+            yield make_batch(ended_at=number * 0.5)
 
     def close(self) -> None:
         self.is_closed = True
@@ -50,14 +50,21 @@ def test_cpu_hosts_alone_and_all_hosts_take_turns(tmp_path: Path, feeds: list[En
     rates = measure_balance(rank, make_model())
     assert [feed.groups for feed in feeds] == [("cpu",), None, ("cpu",), None]
     assert rates is not None
-    assert {name: len(values) for name, values in rates.items()} == {"cpu_hosts": 2, "all_hosts": 2}
-    assert all(rate > 0 for values in rates.values() for rate in values)
+    assert rates == {"cpu_hosts": [ROWS / 0.5] * 2, "all_hosts": [ROWS / 0.5] * 2}
     for feed in feeds:
         assert feed.is_closed
-        assert feed.num_taken == 1 + MEASURED_BATCHES
-        assert feed.spans[-1][1] == (1 + MEASURED_BATCHES + SPARE_BATCHES) * ROWS
+        assert feed.num_taken == BATCHES_OF_A_TURN
+        assert feed.spans[-1][1] == (BATCHES_OF_A_TURN + SPARE_BATCHES) * ROWS
     events = [json.loads(line) for line in rank.job.events_file.read_text().splitlines()]
     assert [event["hosts"] for event in events] == ["cpu_hosts", "all_hosts"] * 2
+
+
+def test_the_rate_is_the_sum_of_the_hosts_own_whatever_their_batches_waited_for() -> None:
+    fast = [Part("fast", 10, 0.4, ended_at) for ended_at in (1.0, 1.5, 2.0, 2.5, 3.0)]
+    slow = [Part("slow", 10, 0.4, ended_at) for ended_at in (2.0, 6.0)]
+    once = [Part("once", 10, 0.4, 5.0)]
+    assert preparing_rate([*slow, *reversed(fast), *once]) == pytest.approx(20.0 + 2.5)
+    assert preparing_rate([]) == 0.0
 
 
 def test_turns_train_nothing(tmp_path: Path, feeds: list[EndlessFeed]) -> None:

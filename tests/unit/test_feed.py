@@ -23,6 +23,7 @@ from training.data.feed import (
     TARGET_TASK_SECONDS,
     TASKS_AHEAD_PER_CPU,
     Feed,
+    Part,
     Recipe,
     Span,
     cut,
@@ -182,8 +183,7 @@ class Cluster:
             "row": rows,
             "valid": rows % 5 != 0,
             "problems": {row: f"{row}.jpg: broken" for row in rows.tolist() if row % 5 == 0},
-            "host": f"host-{start % 2}",
-            "cpu_seconds": self.seconds_per_row * len(rows),
+            "part": Part(f"host-{start % 2}", len(rows), self.seconds_per_row * len(rows), ended_at=float(stop)),
         }
 
     def wait_for_tasks(self, count: int) -> None:
@@ -395,8 +395,8 @@ def test_a_data_task_prepares_the_rows_of_the_plan(monkeypatch: pytest.MonkeyPat
     chunk = prepare_here(recipe, 3, 7)
     assert chunk["row"].tolist() == plan.rows(3, 7).tolist()
     assert chunk["image"].shape == (4, 8, 8, 3)
-    assert (chunk["host"], chunk["problems"]) == ("algo-2", {})
-    assert chunk["cpu_seconds"] >= 0
+    assert (chunk["part"].host, chunk["part"].num_rows, chunk["problems"]) == ("algo-2", len(chunk["row"]), {})
+    assert chunk["part"].cpu_seconds >= 0
 
 
 def test_a_data_task_names_the_files_that_it_could_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,9 +25,8 @@ def without(batch: Batch) -> Batch:
         labels=batch.labels[torch.from_numpy(keep)],
         rows=batch.rows[keep],
         valid=batch.valid[keep],
-        rows_by_host={},
+        parts=(),
         problems={},
-        cpu_seconds=0.1,
     )
 
 

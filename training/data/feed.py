@@ -11,7 +11,7 @@ import os
 import queue
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -50,20 +50,38 @@ class Recipe:
     image_size: int
 
 
+class Part(NamedTuple):
+    """Some rows of a batch: who prepared them, what CPU time that took, and when it ended by that host's clock."""
+
+    host: str
+    num_rows: int
+    cpu_seconds: float
+    ended_at: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One step's rows on the trainer's host. `images` is in wire form; rows with `valid` False could not be read.
-
-    `cpu_seconds` is what preparing them cost, on whichever hosts.
-    """
+    """One step's rows on the trainer's host. `images` is in wire form; rows with `valid` False could not be read."""
 
     images: torch.Tensor
     labels: torch.Tensor
     rows: NDArray[np.int64]
     valid: NDArray[np.bool_]
-    rows_by_host: Mapping[str, int]
+    parts: tuple[Part, ...]
     problems: Mapping[int, str]
-    cpu_seconds: float
+
+    @property
+    def rows_by_host(self) -> Mapping[str, int]:
+        """How many rows each host prepared."""
+        counts: Counter[str] = Counter()
+        for part in self.parts:
+            counts[part.host] += part.num_rows
+        return counts
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What preparing the batch cost, on whichever hosts."""
+        return sum(part.cpu_seconds for part in self.parts)
 
 
 @ray.remote(num_cpus=1, max_retries=3)
@@ -95,7 +113,8 @@ def prepare_chunk(recipe: Recipe, start: int, stop: int) -> dict[str, Any]:
         on_unreadable=lambda row, problem: problems.update({row: str(problem)}),
     )
     seconds = time.process_time() - began
-    return {**chunk, "problems": problems, "host": os.environ.get(HOST_VARIABLE, ""), "cpu_seconds": seconds}
+    part = Part(os.environ.get(HOST_VARIABLE, ""), len(chunk["row"]), seconds, time.time())
+    return {**chunk, "problems": problems, "part": part}
 
 
 class _Task(NamedTuple):
@@ -219,7 +238,8 @@ class Feed:
 
     def _adapt(self, chunks: list[dict[str, Any]]) -> None:
         """Choose the chunk size that makes a task last as long as it should, from the tasks just measured."""
-        seconds_per_row = sum(chunk["cpu_seconds"] for chunk in chunks) / sum(len(chunk["label"]) for chunk in chunks)
+        parts = [chunk["part"] for chunk in chunks]
+        seconds_per_row = sum(part.cpu_seconds for part in parts) / sum(part.num_rows for part in parts)
         wanted = round(TARGET_TASK_SECONDS / max(seconds_per_row, 1e-6))
         self._chunk_rows = max(1, min(wanted, self._batch_rows))
 
@@ -253,15 +273,11 @@ def cut(span: Span, chunk_rows: int) -> list[Span]:
 
 
 def _assemble(chunks: list[dict[str, Any]]) -> Batch:
-    rows_by_host: dict[str, int] = {}
-    for chunk in chunks:
-        rows_by_host[chunk["host"]] = rows_by_host.get(chunk["host"], 0) + len(chunk["row"])
     return Batch(
         images=torch.from_numpy(np.concatenate([chunk["image"] for chunk in chunks])),
         labels=torch.from_numpy(np.concatenate([chunk["label"] for chunk in chunks])),
         rows=np.concatenate([chunk["row"] for chunk in chunks]),
         valid=np.concatenate([chunk["valid"] for chunk in chunks]),
-        rows_by_host=rows_by_host,
+        parts=tuple(chunk["part"] for chunk in chunks),
         problems={row: text for chunk in chunks for row, text in chunk["problems"].items()},
-        cpu_seconds=sum(chunk["cpu_seconds"] for chunk in chunks),
     )

@@ -7,7 +7,7 @@ so that the hosts that train are as busy with it as they are in a step.
 
 import copy
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from torch import nn
 
@@ -22,37 +22,44 @@ CPU_HOSTS, ALL_HOSTS = "cpu_hosts", "all_hosts"
 
 
 def measure_balance(rank: Rank, model: nn.Module) -> dict[str, list[float]] | None:
-    """Images per second of every turn, over all ranks, by who prepared them; None where there is nothing to measure."""
+    """Of every turn, over all ranks, images per second and busy cores; None where there is nothing to measure.
+
+    Busy cores are the CPU time that preparing took per second, `<hosts>_cores`. On a machine that changes its speed
+    between two turns they are what can be compared: the images of a slow second cost more CPU time.
+    """
     job = rank.job
     if not job.config.balance_rounds or not job.cpu_groups:
         return None
     bare = copy.deepcopy(getattr(model, "module", model))
-    rates: dict[str, list[float]] = {CPU_HOSTS: [], ALL_HOSTS: []}
+    figures: dict[str, list[float]] = {}
     turns = [(CPU_HOSTS, job.cpu_groups), (ALL_HOSTS, None)] * job.config.balance_rounds
     for hosts, groups in turns:
         if rank.is_asked_to_stop():
             return None
-        rates[hosts].append(rank.sum(preparing_rate(_turn(rank, bare, groups))))
-        rank.events.emit("balance", hosts=hosts, images_per_second=round(rates[hosts][-1], 3))
-    return rates
+        rate, cores = (rank.sum(value) for value in preparing_rates(_turn(rank, bare, groups)))
+        figures.setdefault(hosts, []).append(rate)
+        figures.setdefault(f"{hosts}_cores", []).append(cores)
+        rank.events.emit("balance", hosts=hosts, images_per_second=round(rate, 3), cores=round(cores, 3))
+    return figures
 
 
-def preparing_rate(parts: Iterable[Part]) -> float:
-    """Rows per second of all hosts together, from the parts of some batches in a row; 0 for hosts with one part only.
+def preparing_rates(parts: Iterable[Part]) -> tuple[float, float]:
+    """Rows per second and CPU seconds per second of all hosts together, from the parts of some batches in a row.
 
-    Each host works its parts off in order, so its rate is what it ended between its first part and its last. Timing
-    the batches instead would depend on what stands ready behind the first and behind the last one: batches come in
-    order, and up to four of them wait behind a part that the slowest host has in work.
+    Each host works its parts off in order, so its rates are what it ended between its first part and its last, and 0
+    with one part only. Timing the batches instead would depend on what stands ready behind the first and behind the
+    last one: batches come in order, and up to four of them wait behind a part that the slowest host has in work.
     """
     by_host: dict[str, list[Part]] = {}
     for part in sorted(parts, key=lambda part: part.ended_at):
         by_host.setdefault(part.host, []).append(part)
-    return sum(_host_rate(own) for own in by_host.values())
-
-
-def _host_rate(parts: Sequence[Part]) -> float:
-    seconds = parts[-1].ended_at - parts[0].ended_at
-    return sum(part.num_rows for part in parts[1:]) / seconds if seconds else 0.0
+    rows_per_second = cores = 0.0
+    for first, *rest in by_host.values():
+        seconds = rest[-1].ended_at - first.ended_at if rest else 0.0
+        if seconds > 0:
+            rows_per_second += sum(part.num_rows for part in rest) / seconds
+            cores += sum(part.cpu_seconds for part in rest) / seconds
+    return rows_per_second, cores
 
 
 def _turn(rank: Rank, model: nn.Module, groups: Collection[str] | None) -> list[Part]:

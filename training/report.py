@@ -49,16 +49,27 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Balance:
-    """Images per second with all hosts, with the CPU hosts alone, and with the GPU hosts alone (the baseline)."""
+    """What all hosts reach together, what the CPU hosts reach alone, and what the GPU hosts reach alone, the baseline.
+
+    In images per second, and in cores that prepare images: a shared machine changes its speed between the arms.
+    """
 
     together: float
     cpu_hosts: float
     gpu_hosts: float
+    together_cores: float
+    cpu_hosts_cores: float
+    gpu_hosts_cores: float
 
     @property
     def efficiency(self) -> float:
         """Throughput over the sum of what the hosts reach alone; 1.0 loses nothing to balancing."""
         return self.together / (self.cpu_hosts + self.gpu_hosts)
+
+    @property
+    def efficiency_at_equal_speed(self) -> float:
+        """The same in cores at work, which leaves the machine's speed out."""
+        return self.together_cores / (self.cpu_hosts_cores + self.gpu_hosts_cores)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +97,14 @@ class Comparison:
         figures = self.heterogeneous.results["headline"]
         if "balance_all_hosts" not in figures:
             return None
-        together, cpu_hosts = figures["balance_all_hosts"], figures["balance_cpu_hosts"]
-        return Balance(together=together, cpu_hosts=cpu_hosts, gpu_hosts=self.baseline.images_per_second)
+        return Balance(
+            together=figures["balance_all_hosts"],
+            cpu_hosts=figures["balance_cpu_hosts"],
+            gpu_hosts=self.baseline.images_per_second,
+            together_cores=figures["balance_all_hosts_cores"],
+            cpu_hosts_cores=figures["balance_cpu_hosts_cores"],
+            gpu_hosts_cores=self.baseline.images_per_second * self.baseline.results["cpu_seconds_per_row"],
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for runs/latest/results.json."""
@@ -95,6 +112,7 @@ class Comparison:
             "arms": [self.baseline.to_json(), self.heterogeneous.to_json()],
             "balance": self.balance and asdict(self.balance),
             "balance_efficiency": self.balance and self.balance.efficiency,
+            "balance_at_equal_speed": self.balance and self.balance.efficiency_at_equal_speed,
             "speedup": self.speedup,
             "price_performance": self.price_performance,
             "first_step_seconds": self.heterogeneous.first_step_seconds,
@@ -147,9 +165,11 @@ def notes(comparison: Comparison) -> list[str]:
 
 def _balance_note(balance: Balance) -> str:
     return (
-        f"Balance: {balance.efficiency:.2f}. Together the hosts reached {balance.together:.1f} images/s; alone the CPU "
-        f"hosts reached {balance.cpu_hosts:.1f}, measured in turns with all hosts, and the GPU hosts "
-        f"{balance.gpu_hosts:.1f}, the baseline."
+        f"Balance: {balance.efficiency:.2f} of the sum. Together the hosts reached {balance.together:.1f} images/s; "
+        f"alone, in turns with that, the CPU hosts {balance.cpu_hosts:.1f}, and the GPU hosts {balance.gpu_hosts:.1f}, "
+        f"the baseline. In cores at work, which leaves the changing speed of a shared machine out: "
+        f"{balance.efficiency_at_equal_speed:.2f} ({balance.together_cores:.2f} of {balance.cpu_hosts_cores:.2f} + "
+        f"{balance.gpu_hosts_cores:.2f})."
     )
 
 

@@ -62,8 +62,8 @@ def headline(results: Mapping[str, Any]) -> dict[str, float]:
             figures[f"{kind}_cpu_use"] = _mean(host["cpu_share_used"] for host in hosts)
     figures["accelerator_use"] = _mean(host["accelerator_share"] for host in results["hosts"])
     figures["peak_memory_gb"] = sum(host["peak_memory_bytes"] for host in results["hosts"]) / 1e9
-    for hosts_in_turn, rates in (results["balance"] or {}).items():
-        figures[f"balance_{hosts_in_turn}"] = statistics.median(rates)
+    for name, values in (results["balance"] or {}).items():
+        figures[f"balance_{name}"] = statistics.median(values)
     return {name: float(f"{value:.6g}") for name, value in figures.items() if value is not None}
 
 

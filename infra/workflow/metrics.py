@@ -39,7 +39,9 @@ RESULT_KEYS = (
     "cpu_hosts_cpu_use",
     "accelerator_use",
     "balance_all_hosts",
+    "balance_all_hosts_cores",
     "balance_cpu_hosts",
+    "balance_cpu_hosts_cores",
 )
 """Printed once, at the end, so that what the job's description ends up with is exactly this figure."""
 

@@ -35,12 +35,20 @@ def test_balance_in_turns(tmp_path: Path) -> None:
     before = measured(tmp_path / "before", steps=GPU_HOST_STEPS, groups=GPU_HOST_ALONE)
     together = measured(tmp_path / "together", steps=4, balance_rounds=ROUNDS)
     after = measured(tmp_path / "after", steps=GPU_HOST_STEPS, groups=GPU_HOST_ALONE)
-    gpu_host = statistics.mean(results["images_per_second"] for results in (before, after))
     turns = together["balance"]
-    ratios = [both / (cpu + gpu_host) for both, cpu in zip(turns["all_hosts"], turns["cpu_hosts"], strict=True)]
-    print(
-        f"gpu host alone, before and after: {before['images_per_second']:.1f}, {after['images_per_second']:.1f} images/s"
-    )
-    for name, rates in turns.items():
-        print(f"{name}: {', '.join(f'{rate:.1f}' for rate in rates)} images/s")
-    print(f"\nbalance: {statistics.median(ratios):.2f} (median of {ROUNDS}, {min(ratios):.2f} to {max(ratios):.2f})")
+    for figure, of in (("images/s", ""), ("cores at work", "_cores")):
+        alone = [rate(results, figure) for results in (before, after)]
+        cpu_host, both = turns[f"cpu_hosts{of}"], turns[f"all_hosts{of}"]
+        ratios = [one / (other + statistics.mean(alone)) for one, other in zip(both, cpu_host, strict=True)]
+        print(f"\n{figure}: gpu host alone, before and after {listed(alone)}; in turns cpu host {listed(cpu_host)},")
+        print(f"all hosts {listed(both)}")
+        print(f"balance in {figure}: {statistics.median(ratios):.2f} (median of {ROUNDS}, {listed(sorted(ratios))})")
+
+
+def rate(results: dict[str, Any], figure: str) -> float:
+    images_per_second = float(results["images_per_second"])
+    return images_per_second if figure == "images/s" else images_per_second * float(results["cpu_seconds_per_row"])
+
+
+def listed(values: list[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)

@@ -10,7 +10,7 @@ import torch
 
 import training.balance
 from tests.unit.one_rank import CLASSES, DESCRIPTION, ROWS, SIZE, make_batch, make_rank
-from training.balance import BATCHES_OF_A_TURN, SPARE_BATCHES, measure_balance, preparing_rate
+from training.balance import BATCHES_OF_A_TURN, SPARE_BATCHES, measure_balance, preparing_rates
 from training.data.feed import Batch, Part
 from training.models import build_model
 
@@ -50,7 +50,12 @@ def test_cpu_hosts_alone_and_all_hosts_take_turns(tmp_path: Path, feeds: list[En
     rates = measure_balance(rank, make_model())
     assert [feed.groups for feed in feeds] == [("cpu",), None, ("cpu",), None]
     assert rates is not None
-    assert rates == {"cpu_hosts": [ROWS / 0.5] * 2, "all_hosts": [ROWS / 0.5] * 2}
+    assert rates == {
+        "cpu_hosts": [ROWS / 0.5] * 2,
+        "cpu_hosts_cores": pytest.approx([0.1 / 0.5] * 2),
+        "all_hosts": [ROWS / 0.5] * 2,
+        "all_hosts_cores": pytest.approx([0.1 / 0.5] * 2),
+    }
     for feed in feeds:
         assert feed.is_closed
         assert feed.num_taken == BATCHES_OF_A_TURN
@@ -63,8 +68,8 @@ def test_the_rate_is_the_sum_of_the_hosts_own_whatever_their_batches_waited_for(
     fast = [Part("fast", 10, 0.4, ended_at) for ended_at in (1.0, 1.5, 2.0, 2.5, 3.0)]
     slow = [Part("slow", 10, 0.4, ended_at) for ended_at in (2.0, 6.0)]
     once = [Part("once", 10, 0.4, 5.0)]
-    assert preparing_rate([*slow, *reversed(fast), *once]) == pytest.approx(20.0 + 2.5)
-    assert preparing_rate([]) == 0.0
+    assert preparing_rates([*slow, *reversed(fast), *once]) == pytest.approx((20.0 + 2.5, 0.8 + 0.1))
+    assert preparing_rates([]) == (0.0, 0.0)
 
 
 def test_turns_train_nothing(tmp_path: Path, feeds: list[EndlessFeed]) -> None:

@@ -27,6 +27,14 @@ def host(name: str, group: str, **values: Any) -> dict[str, Any]:
     }
 
 
+BALANCE = {
+    "balance_all_hosts": 190.0,
+    "balance_cpu_hosts": 100.0,
+    "balance_all_hosts_cores": 9.0,
+    "balance_cpu_hosts_cores": 5.0,
+}
+
+
 def arm(name: str, images_per_second: float, price: float, hosts: list[dict[str, Any]]) -> Arm:
     step_seconds = 32 / images_per_second
     return Arm(
@@ -39,7 +47,7 @@ def arm(name: str, images_per_second: float, price: float, hosts: list[dict[str,
                 "compute_seconds": step_seconds * 0.2,
                 "data_wait_share": 0.8,
                 "steps": 40,
-                **({} if name == "baseline" else {"balance_all_hosts": 190.0, "balance_cpu_hosts": 100.0}),
+                **({} if name == "baseline" else BALANCE),
             },
             "config": {"batch_size": 32},
             "cpu_seconds_per_row": 0.04,
@@ -73,8 +81,18 @@ def test_price_performance_is_images_per_dollar() -> None:
 
 
 def test_balance_compares_with_what_the_hosts_reach_alone() -> None:
-    assert COMPARISON.to_json()["balance"] == {"together": 190.0, "cpu_hosts": 100.0, "gpu_hosts": 100.0}
-    assert COMPARISON.to_json()["balance_efficiency"] == pytest.approx(190.0 / (100.0 + 100.0))
+    result = COMPARISON.to_json()
+    assert (result["balance"]["together"], result["balance"]["cpu_hosts"], result["balance"]["gpu_hosts"]) == (
+        190,
+        100,
+        100,
+    )
+    assert result["balance_efficiency"] == pytest.approx(190.0 / (100.0 + 100.0))
+
+
+def test_balance_in_cores_leaves_the_machines_speed_out() -> None:
+    # The baseline's 100 images/s at 0.04 CPU seconds each are 4 cores at work.
+    assert COMPARISON.to_json()["balance_at_equal_speed"] == pytest.approx(9.0 / (5.0 + 4.0))
 
 
 def test_without_turns_nothing_is_said_of_balance() -> None:
@@ -134,7 +152,7 @@ def test_the_markdown_is_well_formed() -> None:
 
 def test_the_notes_keep_the_articles_figures_apart() -> None:
     texts = notes(COMPARISON)
-    assert "Balance: 0.95. Together the hosts reached 190.0 images/s" in texts[0]
+    assert "Balance: 0.95 of the sum. Together the hosts reached 190.0 images/s" in texts[0]
     assert "machine: two cores" in texts
     assert "not measured here" in texts[-1]
     assert "1.94" in texts[-1]

@@ -25,7 +25,7 @@ class Deployment:
         project = CdkProject(aws.environment, work_dir, SHORT_WAITS)
         project.bootstrap()
         outputs = project.deploy()
-        register_image(aws, outputs)
+        register_image(aws.environment, outputs["StateMachineArn"].rpartition(":")[2])
         return cls(aws, project, outputs)
 
     def job_arn(self, name: str) -> str:

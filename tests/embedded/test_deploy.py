@@ -46,7 +46,7 @@ def test_diff_is_empty(deployment: Deployment) -> None:
 
 
 def test_image_is_registered_by_digest_once(deployment: Deployment, clients: Clients) -> None:
-    uri = register_image(deployment.aws, deployment.outputs)
+    uri = register_image(deployment.aws.environment, "counterpoise")
     assert clients.ssm.get_parameter(Name=deployment.outputs["ImageParameterName"])["Parameter"]["Value"] == uri
     [image] = clients.ecr.describe_images(repositoryName=deployment.outputs["RepositoryName"])["imageDetails"]
     assert uri == f"{deployment.outputs['RepositoryUri']}@{image['imageDigest']}"
@@ -80,7 +80,7 @@ def test_stack_with_every_setting_runs_and_can_be_deployed_again(
 
 def run_job(aws: EmbeddedAws, outputs: Mapping[str, str]) -> dict[str, Any]:
     """The request for the job of one execution with `{}`, which has succeeded."""
-    register_image(aws, outputs)
+    register_image(aws.environment, outputs["StateMachineArn"].rpartition(":")[2])
     machines = Machines(Clients.of(aws), "")
     started = machines.clients.sfn.start_execution(stateMachineArn=outputs["StateMachineArn"], name="all", input="{}")
     ended = machines.ended(started["executionArn"])

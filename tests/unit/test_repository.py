@@ -15,6 +15,9 @@ LOCKS = {
     "infra": "infra/requirements.txt",
     "dev": "tests/requirements.txt",
 }
+OWN_ENVIRONMENTS = {"emulator": "infra/local/aws/requirements.txt", "policy": "tests/infra/requirements.txt"}
+"""Locks of tools that pin other versions of what the project uses; they need not agree with the rest."""
+ALL_LOCKS = LOCKS | OWN_ENVIRONMENTS
 
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[a-z,]+\])?==(?P<version>[A-Za-z0-9.!+]+)")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
@@ -54,7 +57,7 @@ def asked_for(group: str) -> dict[str, str]:
 
 
 def lock_lines(group: str) -> list[str]:
-    lines = (ROOT / LOCKS[group]).read_text().splitlines()
+    lines = (ROOT / ALL_LOCKS[group]).read_text().splitlines()
     return [line for line in lines if line and not line.lstrip().startswith("#")]
 
 
@@ -80,7 +83,7 @@ def test_no_file_names_a_registry() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("group", LOCKS)
+@pytest.mark.parametrize("group", ALL_LOCKS)
 def test_every_locked_package_is_pinned_with_hashes(group: str) -> None:
     hashes: dict[str, int] = {}
     name = ""
@@ -88,14 +91,14 @@ def test_every_locked_package_is_pinned_with_hashes(group: str) -> None:
         if HASH.fullmatch(line):
             hashes[name] += 1
         else:
-            assert line.endswith(" \\"), f"{LOCKS[group]}: no hash after {line!r}"
+            assert line.endswith(" \\"), f"{ALL_LOCKS[group]}: no hash after {line!r}"
             name = line.removesuffix(" \\")
             hashes[name] = 0
     assert len(hashes) == len(locked(group)) > 0
     assert [name for name, count in hashes.items() if not count] == []
 
 
-@pytest.mark.parametrize("group", LOCKS)
+@pytest.mark.parametrize("group", ALL_LOCKS)
 def test_lock_holds_what_pyproject_asks_for(group: str) -> None:
     versions = locked(group)
     assert {name: versions.get(name) for name in asked_for(group)} == asked_for(group)
@@ -106,3 +109,18 @@ def test_locks_agree_on_shared_packages(one: str, other: str) -> None:
     first, second = locked(one), locked(other)
     shared = first.keys() & second.keys()
     assert {name: first[name] for name in shared} == {name: second[name] for name in shared}
+
+
+def test_every_group_has_a_lock() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    assert groups.keys() == ALL_LOCKS.keys()
+
+
+def test_a_pipelines_deploy_asks_nothing_and_reads_nothing() -> None:
+    """Case C38: `cdk deploy` waits for a yes where there is nobody to give it."""
+    command = ["make", "--dry-run", "--no-print-directory", "--assume-old=setup", "deploy-ci"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    calls = [line for line in shown.splitlines() if "/bin/cdk " in line]
+    assert [line.partition("/bin/cdk ")[2].split()[0] for line in calls] == ["diff", "deploy"]
+    assert all(line.endswith("</dev/null") for line in calls)
+    assert "--require-approval never" in calls[-1]

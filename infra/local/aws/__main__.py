@@ -1,6 +1,7 @@
 """`python -m infra.local.aws`: an AWS on this machine, for a person."""
 
 import argparse
+import os
 import shlex
 import signal
 import sys
@@ -10,8 +11,9 @@ from pathlib import Path
 
 from infra.local import scale_model
 from infra.local.aws.deploy import DeployError
-from infra.local.aws.run import Run, RunFailed, show
+from infra.local.aws.run import STACK, Run, RunFailed, show
 from infra.local.aws.server import EmbeddedAws, EmulatorError
+from infra.local.aws.stand_in_image import NoStack, register_image
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 MIN_STEPS = 2
@@ -28,6 +30,11 @@ def main(arguments: Sequence[str]) -> int:
     serving.add_argument("--work-dir", type=Path, help="folder for jobs and logs (default: one that vanishes)")
     serving.add_argument("--enforce-iam", action="store_true", help="check signatures and policies, over TLS")
     serving.set_defaults(run=_serve)
+    standing_in = commands.add_parser(
+        "stand-in-image", help="give a stack in it an image that is none: hosts need none"
+    )
+    standing_in.add_argument("--stack", default=STACK, help="name of the stack (default: %(default)s)")
+    standing_in.set_defaults(run=_stand_in)
     running = commands.add_parser("run", help="deploy, run the article's comparison as a scale model, show the results")
     running.add_argument("--steps", type=int, default=scale_model.STEPS, help="optimizer steps of each arm")
     running.set_defaults(run=_run)
@@ -37,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted; the embedded AWS and its jobs have ended", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except (EmulatorError, DeployError, RunFailed, OSError) as error:
+    except (EmulatorError, DeployError, NoStack, RunFailed, OSError) as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED
 
@@ -51,6 +58,11 @@ def _serve(options: argparse.Namespace) -> int:
             print(f"export {name}={shlex.quote(value)}")
         print(f"# Paste these lines into a shell. Ctrl-C here ends it all. Its log: {aws.log_file}", flush=True)
         over.wait()
+    return 0
+
+
+def _stand_in(options: argparse.Namespace) -> int:
+    print(register_image(os.environ, options.stack))
     return 0
 
 

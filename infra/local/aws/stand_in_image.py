@@ -13,8 +13,8 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
-from infra.local.aws.server import EmbeddedAws
 from infra.local.aws.settings import PROJECT_ROOT, REGION, ROOT_CREDENTIALS
 
 _MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
@@ -24,12 +24,19 @@ _SUFFIXES = (".py", ".txt", ".json")
 CURRENT_TAG_PREFIX = "current-"  # of images that the image parameter has pointed at, as `counterpoise image push` does
 
 
-def register_image(aws: EmbeddedAws, outputs: Mapping[str, str]) -> str:
-    """Puts the stand-in into the stack's repository, makes it the current image, and returns its URI by digest.
+class NoStack(RuntimeError):
+    """There is no embedded AWS, or no stack in it; one line."""
 
-    `outputs` are the stack's. A second call with the same files changes nothing.
+
+def register_image(environment: Mapping[str, str], stack: str) -> str:
+    """Puts the stand-in into the repository of a stack, makes it the current image, and returns its URI by digest.
+
+    `environment` leads to the embedded AWS. A second call with the same files changes nothing. Raises NoStack.
     """
-    ecr, ssm = (_client(aws, service) for service in ("ecr", "ssm"))
+    if "AWS_ENDPOINT_URL" not in environment:
+        raise NoStack("AWS_ENDPOINT_URL is not set; paste the lines that `python -m infra.local.aws serve` prints")
+    outputs = _outputs(_client(environment, "cloudformation"), stack)
+    ecr, ssm = (_client(environment, service) for service in ("ecr", "ssm"))
     content = _content_digest()
     manifest = json.dumps(_manifest(content), indent=1)
     # The same files were registered before; where ECR says so, MiniStack complains about the tag.
@@ -46,12 +53,20 @@ def register_image(aws: EmbeddedAws, outputs: Mapping[str, str]) -> str:
     return uri
 
 
-def _client(aws: EmbeddedAws, service: str) -> Any:
+def _outputs(cloudformation: Any, stack: str) -> dict[str, str]:
+    try:
+        (found,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+    except ClientError as error:
+        raise NoStack(f"the embedded AWS has no stack {stack}; deploy it: make deploy") from error
+    return {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]}
+
+
+def _client(environment: Mapping[str, str], service: str) -> Any:
     return boto3.client(
         service,
-        endpoint_url=aws.endpoint,
+        endpoint_url=environment["AWS_ENDPOINT_URL"],
         region_name=REGION,
-        verify=aws.settings.certificate,
+        verify=environment.get("AWS_CA_BUNDLE"),
         config=Config(proxies={}),  # loopback needs none
         **ROOT_CREDENTIALS,
     )

@@ -13,7 +13,6 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_ssm as ssm
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
-from training.advisor.prices import load_prices
 
 from infra.access import StopRole, StopRuleRole, WorkflowRole
 from infra.network import TrainingNetwork
@@ -23,6 +22,7 @@ from infra.workflow.definition import build_definition
 from infra.workflow.settings import JobSecurity, WorkflowSettings
 from infra.workflow.states import State
 from infra.workflow.stop import build_stop_definition
+from training.advisor.prices import load_prices
 
 ENDED_WITHOUT_SUCCESS = ("ABORTED", "FAILED", "TIMED_OUT")
 CLUSTER_SECRET_VARIABLE = "COUNTERPOISE_CLUSTER_SECRET_ARN"

@@ -11,18 +11,26 @@ from container.bootstrap import log
 T = TypeVar("T")
 
 CANCEL_AGAIN_SECONDS = 1.0
+MAX_CANCELS = 10  # ten seconds in all: the end of a host is not held up by work that nobody wants any more
 
 
 async def abandon(*tasks: "asyncio.Task[Any] | None") -> None:
-    """Cancel what still runs and wait until it has cleaned up; results and errors are no longer wanted."""
+    """Cancel what still runs and wait until it has cleaned up; results and errors are no longer wanted.
+
+    What goes on after ten cancellations is named and left.
+    """
     pending = {task for task in tasks if task is not None}
-    while pending:
+    for _ in range(MAX_CANCELS):
+        if not pending:
+            return
         for task in pending:
             task.cancel()  # again, where a library took the first one for its own time-out
         done, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_SECONDS)
         for task in done:
             if not task.cancelled():
                 task.exception()  # fetched, or Python complains that nobody did
+    for task in pending:
+        log.event("task_left", task=task.get_name(), cancellations=MAX_CANCELS)
 
 
 def say_if_failed(task: "asyncio.Task[Any]") -> None:

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from container.bootstrap import tasks
 from container.bootstrap.tasks import abandon, in_thread, say_if_failed
 
 
@@ -22,13 +23,41 @@ def test_abandoned_tasks_have_cleaned_up_and_their_errors_are_nobodys() -> None:
         raise ValueError("nobody asked")
 
     async def run() -> None:
-        tasks = [asyncio.create_task(work()), asyncio.create_task(fail()), None]
+        started = [asyncio.create_task(work()), asyncio.create_task(fail()), None]
         await asyncio.sleep(0)
-        await abandon(*tasks)
+        await abandon(*started)
         await abandon()
 
     asyncio.run(run())
     assert cleaned == ["work"]
+
+
+def test_a_task_that_ignores_every_cancellation_is_named_and_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tasks, "CANCEL_AGAIN_SECONDS", 0.01)
+    num_cancellations = 0
+
+    async def stubborn(release: asyncio.Event) -> None:
+        nonlocal num_cancellations
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                num_cancellations += 1
+
+    async def run() -> None:
+        release = asyncio.Event()
+        task = asyncio.create_task(stubborn(release), name="chore")
+        await asyncio.sleep(0)
+        await abandon(task)
+        assert not task.done()
+        release.set()
+        await task
+
+    asyncio.run(run())
+    assert num_cancellations == tasks.MAX_CANCELS
+    assert capsys.readouterr().out == "counterpoise: event=task_left task=chore cancellations=10\n"
 
 
 def test_the_failure_of_a_background_task_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -159,8 +159,9 @@ def _runner_command() -> list[str]:
 
 def _counterpoise(aws: EmbeddedAws, *arguments: str, is_shown: bool = False) -> str:
     """What a `counterpoise` command prints, on this terminal or as a text; raises RunFailed with its last words."""
+    bound = [sys.executable, "-S", "-m", "infra.local.aws.bound", str(os.getpid())]  # it ends with us, if we are killed
     ended = subprocess.run(
-        [sys.executable, "-m", "infra.client", *arguments],
+        [*bound, sys.executable, "-m", "infra.client", *arguments],
         cwd=PROJECT_ROOT,
         env={**os.environ, **aws.environment},
         stdin=subprocess.DEVNULL,

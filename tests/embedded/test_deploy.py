@@ -1,5 +1,6 @@
 """The real template with the real CDK command line: deployed, deployed again, destroyed, deployed once more."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -79,10 +80,13 @@ def test_stack_with_every_setting_runs_and_can_be_deployed_again(
 
 
 def run_job(aws: EmbeddedAws, outputs: Mapping[str, str]) -> dict[str, Any]:
-    """The request for the job of one execution with `{}`, which has succeeded."""
+    """The request for the job of one execution on one host, which has succeeded."""
     register_image(aws.environment, outputs["StateMachineArn"].rpartition(":")[2])
     machines = Machines(Clients.of(aws), "")
-    started = machines.clients.sfn.start_execution(stateMachineArn=outputs["StateMachineArn"], name="all", input="{}")
+    run = {"instance_groups": [{"name": "gpu", "instance_type": "ml.g5.xlarge"}]}
+    started = machines.clients.sfn.start_execution(
+        stateMachineArn=outputs["StateMachineArn"], name="all", input=json.dumps(run)
+    )
     ended = machines.ended(started["executionArn"])
     assert ended["status"] == "SUCCEEDED", ended
     [call] = aws.calls("CreateTrainingJob", "other-all-")

@@ -258,6 +258,42 @@ def test_images_from_nowhere_are_refused_before_a_job_is_billed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("run", "num_hosts"),
+    [
+        ({}, 2),
+        ({"instance_groups": [{"name": "gpu", "instance_type": "ml.g5.xlarge", "instance_count": 3}]}, 3),
+        (
+            {
+                "instance_groups": [{"name": "gpu", "instance_type": "ml.g5.xlarge"}],
+                "fallback_instance_groups": [
+                    [{"name": "gpu", "instance_type": "ml.g5.2xlarge"}],
+                    [{"name": "gpu", "instance_type": "ml.g6.xlarge", "instance_count": 4}],
+                ],
+            },
+            4,
+        ),
+    ],
+)
+def test_isolated_hosts_that_need_an_aws_api_are_refused_before_a_job_is_billed(
+    run: dict[str, Any], num_hosts: int
+) -> None:
+    ended, aws = execute(run, changes={"is_isolated": True})
+    assert (ended.error, aws.calls) == ("InvalidInput", [])
+    assert ended.cause == (
+        f"instance_groups: {num_hosts} hosts cannot fetch their common token under network isolation; allowed: 1 host;"
+        " take one, or deploy with counterpoise:network_isolation=false"
+    )
+    assert execute(run)[0].status == "SUCCEEDED"
+
+
+def test_one_isolated_host_runs() -> None:
+    ended, _ = execute(
+        {"instance_groups": [{"name": "gpu", "instance_type": "ml.g5.xlarge"}]}, changes={"is_isolated": True}
+    )
+    assert ended.status == "SUCCEEDED"
+
+
+@pytest.mark.parametrize(
     ("image", "words"),
     [
         ("none", "image: none has been pushed to the repository"),

@@ -178,6 +178,11 @@ def test_stop_of_what_has_ended_sends_nothing(call: Call, deployed: Deployed, fa
 WAIT = [sys.executable, "-W", "error", "-m", "infra.client", "wait", "x", "--poll", "0.1"]
 
 
+def heed_interrupts() -> None:
+    """As in a terminal: a shell starts what runs in its background deaf to SIGINT, and tests may be run there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def read_until(terminal: int, text: str) -> str:
     seen = ""
     while text not in seen:
@@ -190,7 +195,12 @@ def test_ctrl_c_without_a_terminal_leaves_the_job_running(
 ) -> None:
     deployed.add(FakeExecution("x", looks_left=10_000))
     with subprocess.Popen(
-        WAIT, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        WAIT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,  # noqa: PLW1509 no threads here
     ) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "x: RUNNING\n"
@@ -208,7 +218,12 @@ def test_ctrl_c_on_a_terminal_asks_about_the_job(
     deployed.add(FakeExecution("x", looks_left=10_000))
     user, terminal = pty.openpty()
     with subprocess.Popen(
-        ["setsid", "--ctty", *WAIT], env=environment, stdin=terminal, stdout=terminal, stderr=terminal
+        ["setsid", "--ctty", *WAIT],
+        env=environment,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        preexec_fn=heed_interrupts,  # noqa: PLW1509 no threads here
     ) as process:
         os.close(terminal)
         try:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from torch import nn
 
-from training.data.feed import Feed, Part, training_spans
+from training.data.feed import Part, training_spans
 from training.rank import Rank
 from training.step import compute_gradients, wait_for
 
@@ -64,21 +64,13 @@ def preparing_rates(parts: Iterable[Part]) -> tuple[float, float]:
 
 def _turn(rank: Rank, model: nn.Module, groups: Collection[str] | None) -> list[Part]:
     """The parts of a turn's batches, but for the first one, which says who started first and not who is faster."""
-    config = rank.job.config
     spans = training_spans(
         num_steps=BATCHES_OF_A_TURN + SPARE_BATCHES,
-        batch_size=config.batch_size,
+        batch_size=rank.job.config.batch_size,
         rank=rank.index,
         world_size=rank.world_size,
     )
-    feed = Feed(
-        rank.job.training,
-        spans,
-        batch_rows=config.batch_size,
-        max_tasks=rank.job.max_tasks_of_rank(rank.world_size),
-        prefetch_batches=config.prefetch_batches,
-        groups=groups,
-    )
+    feed = rank.feed(rank.job.training, spans, groups)
     parts: list[Part] = []
     try:
         for number, batch in enumerate(itertools.islice(feed, BATCHES_OF_A_TURN)):

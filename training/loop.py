@@ -2,7 +2,6 @@
 
 import gc
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import ray
@@ -10,7 +9,7 @@ import torch
 from torch import nn
 
 from training.balance import measure_balance
-from training.data.feed import Batch, Feed, Recipe, Span, single_pass_spans
+from training.data.feed import Batch, Feed, single_pass_spans
 from training.metrics import StepTimes
 from training.rank import Rank, TrainJob, check_bad_share
 from training.step import compute_gradients, wait_for
@@ -27,7 +26,7 @@ def train(settings: dict[str, "ray.ObjectRef[TrainJob]"]) -> dict[str, Any]:
     rank = Rank(job)
     model, optimizer = rank.set_up()
     gc.freeze()  # as in the data workers: no collection walks through what the imports have left
-    feed = _feed(job, job.training, rank.training_spans(), rank.world_size)
+    feed = rank.feed(job.training, rank.training_spans())
     try:
         stopped = _run_steps(rank, model, optimizer, feed)
     finally:
@@ -37,16 +36,6 @@ def train(settings: dict[str, "ray.ObjectRef[TrainJob]"]) -> dict[str, Any]:
         rank.note_last_step()
     accuracy = None if stopped or not job.num_validation_rows else _validate(rank, model)
     return rank.finish(model, stopped=stopped, accuracy=accuracy, balance=balance)
-
-
-def _feed(job: TrainJob, recipe: "ray.ObjectRef[Recipe]", spans: Iterable[Span], world_size: int) -> Feed:
-    return Feed(
-        recipe,
-        spans,
-        batch_rows=job.config.batch_size,
-        max_tasks=job.max_tasks_of_rank(world_size),
-        prefetch_batches=job.config.prefetch_batches,
-    )
 
 
 def _run_steps(rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, feed: Feed) -> bool:
@@ -131,7 +120,7 @@ def _validate(rank: Rank, model: nn.Module) -> float:
     spans = single_pass_spans(
         num_rows=job.num_validation_rows, batch_size=job.config.batch_size, rank=rank.index, world_size=rank.world_size
     )
-    feed = _feed(job, job.validation, spans, rank.world_size)
+    feed = rank.feed(job.validation, spans)
     bare = getattr(model, "module", model).eval()
     correct = scored = 0.0
     try:

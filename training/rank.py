@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import torch.distributed
 from torch import nn
 
 from training.contract import TrainingConfig
-from training.data.feed import HOST_VARIABLE, Recipe, Span, training_spans
+from training.data.feed import HOST_VARIABLE, Feed, Recipe, Span, training_spans
 from training.data.transforms import Transform
 from training.events import Events
 from training.metrics import StepMeter, merge_ranks
@@ -49,10 +49,6 @@ class TrainJob:
     model_dir: Path
     output_dir: Path
 
-    def max_tasks_of_rank(self, world_size: int) -> int:
-        """How many data tasks one of `world_size` training workers may keep on the way."""
-        return max(2, self.max_tasks // world_size)
-
 
 class Rank:
     """This training worker's place in the job."""
@@ -81,6 +77,20 @@ class Rank:
             "training_started", model=config.model, parameters=parameters, ranks=self.world_size, device=device
         )
         return wrapped, optimizer
+
+    def feed(
+        self, recipe: "ray.ObjectRef[Recipe]", spans: Iterable[Span], groups: Collection[str] | None = None
+    ) -> Feed:
+        """A feed of this rank's batches, prepared by the hosts of `groups`, or by all."""
+        config = self.job.config
+        return Feed(
+            recipe,
+            spans,
+            batch_rows=config.batch_size,
+            max_tasks=max(2, self.job.max_tasks // self.world_size),
+            prefetch_batches=config.prefetch_batches,
+            groups=groups,
+        )
 
     def training_spans(self) -> Iterator[Span]:
         """The places of this rank's training batches."""

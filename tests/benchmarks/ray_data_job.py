@@ -81,9 +81,9 @@ def prepare_rows(block: dict[str, Any], recipe: Any, offset: int) -> dict[str, A
 
 def train(settings: dict[str, Any]) -> Any:
     """The product's loop with the other feed."""
-    loop: Any = importlib.import_module("training.loop")
-    loop.Feed = RayDataFeed
-    return loop.train(settings)
+    rank: Any = importlib.import_module("training.rank")
+    rank.Feed = RayDataFeed
+    return importlib.import_module("training.loop").train(settings)
 
 
 def main() -> int:

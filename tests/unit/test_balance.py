@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-import training.balance
+import training.rank
 from tests.unit.one_rank import CLASSES, DESCRIPTION, ROWS, SIZE, make_batch, make_rank
 from training.balance import BATCHES_OF_A_TURN, SPARE_BATCHES, measure_balance, preparing_rates
 from training.data.feed import Batch, Part
@@ -37,7 +37,7 @@ class EndlessFeed:
 @pytest.fixture
 def feeds(monkeypatch: pytest.MonkeyPatch) -> list[EndlessFeed]:
     monkeypatch.setattr(EndlessFeed, "made", [], raising=False)
-    monkeypatch.setattr(training.balance, "Feed", EndlessFeed)
+    monkeypatch.setattr(training.rank, "Feed", EndlessFeed)
     return EndlessFeed.made
 
 

@@ -12,15 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import boto3
 from rich.console import Console
 from rich.table import Table
 
 from infra.local import scale_model
 from infra.local.aws.deploy import CdkProject
 from infra.local.aws.server import LOCAL_RUNNER, EmbeddedAws
-from infra.local.aws.settings import PROJECT_ROOT, REGION
-from infra.local.aws.stand_in_image import register_image
+from infra.local.aws.settings import PROJECT_ROOT
+from infra.local.aws.stand_in_image import client, register_image
 from infra.local.sagemaker_job import LIMITS_FILE
 from training.advisor.article import load_article
 from training.report import BASELINE, HETEROGENEOUS, Arm, Comparison, notes, results_rows, to_markdown
@@ -102,7 +101,7 @@ class Run:
 
     def _arm(self, aws: EmbeddedAws, name: str, told: Mapping[str, Any]) -> Arm:
         """One arm from what its job left in S3, after the output of the execution was held against it."""
-        job = _client(aws, "sagemaker").describe_training_job(TrainingJobName=told["job_name"])
+        job = client(aws.environment, "sagemaker").describe_training_job(TrainingJobName=told["job_name"])
         results = self._results(aws, name, told)
         check_metrics(name, told["metrics"], job["FinalMetricDataList"], results["headline"])
         training = next(t for t in job["SecondaryStatusTransitions"] if t["Status"] == "Training")
@@ -121,7 +120,7 @@ class Run:
         bucket, _, key = told["model"].removeprefix("s3://").partition("/")
         for archive in ("model.tar.gz", "output.tar.gz"):
             file = folder / archive
-            _client(aws, "s3").download_file(bucket, f"{key.rpartition('/')[0]}/{archive}", str(file))
+            client(aws.environment, "s3").download_file(bucket, f"{key.rpartition('/')[0]}/{archive}", str(file))
             with tarfile.open(file) as tar:
                 tar.extractall(folder, filter="data")
             file.unlink()
@@ -173,17 +172,6 @@ def _counterpoise(aws: EmbeddedAws, *arguments: str, is_shown: bool = False) -> 
     if ended.returncode != 0:
         raise RunFailed("the execution did not succeed; why is said above" if is_shown else ended.stderr.strip())
     return ended.stdout or ""
-
-
-def _client(aws: EmbeddedAws, service: str) -> Any:
-    variables = aws.environment
-    return boto3.client(
-        service,
-        endpoint_url=aws.endpoint,
-        region_name=REGION,
-        aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
-    )
 
 
 def show(comparison: Comparison) -> None:

@@ -35,8 +35,8 @@ def register_image(environment: Mapping[str, str], stack: str) -> str:
     """
     if "AWS_ENDPOINT_URL" not in environment:
         raise NoStack("AWS_ENDPOINT_URL is not set; paste the lines that `python -m infra.local.aws serve` prints")
-    outputs = _outputs(_client(environment, "cloudformation"), stack)
-    ecr, ssm = (_client(environment, service) for service in ("ecr", "ssm"))
+    outputs = _outputs(client(environment, "cloudformation"), stack)
+    ecr, ssm = (client(environment, service) for service in ("ecr", "ssm"))
     content = _content_digest()
     manifest = json.dumps(_manifest(content), indent=1)
     # The same files were registered before; where ECR says so, MiniStack complains about the tag.
@@ -61,7 +61,8 @@ def _outputs(cloudformation: Any, stack: str) -> dict[str, str]:
     return {output["OutputKey"]: output["OutputValue"] for output in found["Outputs"]}
 
 
-def _client(environment: Mapping[str, str], service: str) -> Any:
+def client(environment: Mapping[str, str], service: str) -> Any:
+    """A boto3 client of the root user of the embedded AWS that `environment` leads to."""
     return boto3.client(
         service,
         endpoint_url=environment["AWS_ENDPOINT_URL"],

@@ -105,7 +105,8 @@ bench: setup ## Measure; nothing here passes or fails by a time
 	$(BIN)/python -m pytest tests/benchmarks -m bench -s $(PYTEST_ARGS)
 
 .PHONY: docs
-docs: setup ## Write the documents that are derived from the contract
+docs: setup ## Write what is derived: the contract's list of timm's models, the documents from the contract
+	$(BIN)/python -m docs.timm_models
 	$(BIN)/python -m docs.generate
 
 # A later lock takes the earlier ones as constraints, so that shared packages have one version.

@@ -10,16 +10,19 @@ from training.contract import RunConfig
 
 
 def check_data(aws: Aws, stack: Stack, config: RunConfig, screen: Screen) -> None:
-    """Refuse channels whose data cannot be read; what the caller may not find out is noted and left to the job.
+    """Refuse data that cannot be read; what the caller may not find out is noted and left to the job.
 
     Raises:
-        BadInput: one line for each channel, with its URI.
+        BadInput: one line for each setting that names such data, with its URI.
     """
+    uris = {f"channels[{index}].s3_uri": channel.s3_uri for index, channel in enumerate(config.channels)}
+    if config.training.data_uri:
+        uris["training.data_uri"] = config.training.data_uri
     problems = []
-    for index, channel in enumerate(config.channels):
-        field = f"channels[{index}].s3_uri: {channel.s3_uri}"
+    for setting, uri in uris.items():
+        field = f"{setting}: {uri}"
         try:
-            problems += [f"{field} {problem}" for problem in _problems(aws, stack, channel.s3_uri)]
+            problems += [f"{field} {problem}" for problem in _problems(aws, stack, uri)]
         except AwsError as error:
             screen.note(f"{field} was not checked: {error}")
     if problems:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.client.errors import BadInput
+from infra.settings import CURRENT_TAG_PREFIX
 
 DOCKERFILE = Path("container/Dockerfile")
 FOLDERS = ("container", "training")
 """All that the image is made from: the Dockerfile with its locks and process 1, and the training code."""
-TAG_PREFIX = "current-"
-"""The repository's lifecycle keeps images with such a tag apart: those that jobs were pointed at."""
 _DIGEST_CHARACTERS = 16
 _BYTECODE = "__pycache__"
 
@@ -31,7 +30,7 @@ class Content:
             data = (self.project / file).read_bytes()
             digest.update(f"{file.as_posix()}\0{len(data)}\0".encode())
             digest.update(data)
-        return f"{TAG_PREFIX}{digest.hexdigest()[:_DIGEST_CHARACTERS]}"
+        return f"{CURRENT_TAG_PREFIX}{digest.hexdigest()[:_DIGEST_CHARACTERS]}"
 
     def copy_to(self, folder: Path) -> None:
         """Copies the files: an image built from there can hold nothing that its tag does not stand for.

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.local.limits import CpuSets, CpuTurns, HostLimits, Limits
+from infra.local.limits import CpuPlaces, CpuSets, HostLimits, Limits
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 _PERIOD_US = 50_000  # half the kernel's default: a throttled host answers sooner; at 20 ms an image costs 10 % more CPU
@@ -125,7 +125,7 @@ class ControlGroups(Limits):
         self._version = 2 if (root / "cgroup.controllers").exists() else 1
         self._parents = {name: path / owner.group_name for name, path in _hierarchies(root).items()}
         self._numbers = itertools.count(1)
-        self._turns = CpuTurns(sorted(os.sched_getaffinity(0)))
+        self._places = CpuPlaces(sorted(os.sched_getaffinity(0)))
         self.description = f"CPU quotas of control groups, version {self._version}, period {_PERIOD_US // 1000} ms"
         if "cpu" not in self._parents:
             raise OSError(f"no cpu controller below {root}")
@@ -142,7 +142,8 @@ class ControlGroups(Limits):
 
     def _try_out(self) -> None:
         """Lets a child join a limited group, since only this shows whether it is allowed; raises OSError if not."""
-        host = self.add_host("trial", None)
+        host = self._new_group("trial")
+        host.set_cpu_share(None)
         child = os.fork()
         if child == 0:
             with contextlib.suppress(OSError):
@@ -155,13 +156,16 @@ class ControlGroups(Limits):
         if status != 0:
             raise OSError("processes may not be moved into control groups here")
 
-    def add_host(self, name: str, cores: float | None) -> HostLimits:
-        kind = _GroupV2 if self._version == 2 else _GroupV1
-        host = kind(f"{next(self._numbers)}-{name}", self._parents)
-        host.set_cpu_share(cores)
+    def add_host(self, name: str, shares: Sequence[float | None]) -> HostLimits:
+        host = self._new_group(name)
+        host.set_cpu_share(shares[0])
         # A quota alone would let a host of half a core run on every CPU at once, where priorities mean nothing.
-        host.cpus = self._turns.take(cores)
+        host.cpus = self._places.take(shares)
         return host
+
+    def _new_group(self, name: str) -> _Group:
+        kind = _GroupV2 if self._version == 2 else _GroupV1
+        return kind(f"{next(self._numbers)}-{name}", self._parents)
 
     def close(self) -> None:
         for parent in set(self._parents.values()):

@@ -5,12 +5,14 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TextIO
 
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from infra.local.limits import HostUsage
 
 _EVENT = re.compile(r"counterpoise: event=(\S+)(.*)")
 _FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
@@ -25,6 +27,8 @@ class Event:
     name: str
     fields: Mapping[str, str]
     seconds_since_launch: float
+    usage: Mapping[str, HostUsage] = field(default_factory=dict)
+    """What each running host had used when the line arrived, so that two events give the use in between."""
 
 
 def parse_event(host: str, line: str, seconds_since_launch: float) -> Event | None:

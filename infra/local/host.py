@@ -38,6 +38,8 @@ class Host:
         self.left_processes: int | None = None
         self.peak_memory_bytes: int | None = None
         self.cpu_seconds: float | None = None
+        self.bytes_received: int | None = None
+        self.bytes_sent: int | None = None
         self._spec = spec
         self._process: subprocess.Popen[bytes] | None = None
         self._process_one: int | None = None
@@ -95,6 +97,8 @@ class Host:
         self._process_one = facts.get("process_one", self._process_one)
         self.left_processes = facts.get("left_processes", self.left_processes)
         self.cpu_seconds = facts.get("cpu_seconds", self.cpu_seconds)
+        self.bytes_received = facts.get("bytes_received", self.bytes_received)
+        self.bytes_sent = facts.get("bytes_sent", self.bytes_sent)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Signals process 1 of the host, as SageMaker does; while there is none yet, the host as a whole."""

@@ -32,6 +32,7 @@ class HostSpec:
 
     name: str
     address: str
+    nic_bits_per_second: float | None
     command: Sequence[str]
     environment: Mapping[str, str]
     working_directory: str
@@ -58,7 +59,8 @@ def run_host(status: int) -> int:
     """Runs one host to its end and returns the exit code of its process 1, 128 + n for an end by signal n.
 
     `status` is a descriptor that takes one JSON object a line: `ready`, then `process_one` (its pid out here),
-    `left_processes` (others still alive when it began to exit), `cpu_seconds` (its own and of all it waited for).
+    `left_processes` (others still alive when it began to exit), `cpu_seconds` (its own and of all it waited for),
+    `bytes_received` and `bytes_sent` (over the network, by the whole host).
     """
     os.set_inheritable(status, False)
 
@@ -66,9 +68,10 @@ def run_host(status: int) -> int:
         os.write(status, json.dumps(facts).encode() + b"\n")
 
     kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWNET)
+    counters = network.open_counters()  # now, since process 1 will mount another /proc
     tell(ready=1)  # the runner plugs the network cable in before it sends the specification
     spec = HostSpec.from_json(sys.stdin.read())
-    network.configure_host(spec.address)
+    network.configure_host(spec.address, spec.nic_bits_per_second)
     kernel.unshare(kernel.CLONE_NEWPID)  # last, since the very next child is process 1
     child = os.fork()
     if child == 0:
@@ -82,7 +85,8 @@ def run_host(status: int) -> int:
         if kernel.is_held_at_exit(state):
             tell(left_processes=_count_others())
         kernel.let_go_on(child, state)
-    tell(cpu_seconds=usage.ru_utime + usage.ru_stime)
+    traffic = network.read_counters(counters)[network.INTERFACE]
+    tell(cpu_seconds=usage.ru_utime + usage.ru_stime, bytes_received=traffic.received, bytes_sent=traffic.sent)
     code = os.waitstatus_to_exitcode(state)
     return code if code >= 0 else 128 - code
 

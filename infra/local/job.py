@@ -10,12 +10,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import FrameType
 
 from infra.local.console import Event, JobConsole, parse_event
 from infra.local.files import HostIdentity, hosts_of, name_table
 from infra.local.host import Host
+from infra.local.limits import HostUsage
 from infra.local.network import Bridge
 from infra.local.outcome import JobOutcome
 from infra.local.plan import LocalJob, host_spec, write_host_directory
@@ -67,6 +69,7 @@ class JobRun:
         self._selector = selectors.DefaultSelector()
         self._timers = sched.scheduler(time.monotonic)
         self._launched_at = 0.0
+        self._bridge = Bridge()
 
     def stop(self, grace_seconds: float = STOP_GRACE_SECONDS, reason: str = "stopped by the caller") -> None:
         """Stops the job as SageMaker does: SIGTERM to process 1 of every host, SIGKILL after the grace.
@@ -79,33 +82,33 @@ class JobRun:
         """Runs the job to its end, once. Raises OSError where the machine refuses what a host needs."""
         started_at = datetime.now(UTC)
         token = secrets.token_hex(32)
-        bridge = Bridge()
         try:
             for identity in hosts_of(self._job.config):
                 self._add_host(identity, token)
             self._launched_at = time.monotonic()
             self._write_name_tables()
-            self._schedule(bridge)
+            self._schedule()
             self._loop()
             seconds = self._seconds()
         finally:
             self._take_down()
-            bridge.remove()
+            self._bridge.remove()
         return JobOutcome.of(
             self._job, self._ended, self._events, self._stop_reason, started_at, seconds, self._sandbox.limits
         )
 
     def _add_host(self, identity: HostIdentity, token: str) -> None:
         write_host_directory(self._job, identity)
-        limits = self._sandbox.limits.add_host(identity.name, self._job.first_share(identity.group))
+        shares = self._job.shares_of(identity)
+        limits = self._sandbox.limits.add_host(identity.name, tuple(shares.values()))
         spec = host_spec(self._job, identity, limits, token)
         self._hosts.append(Host(identity, spec, limits, self._job.log_file(identity.name)))
         self._waiting.add(self._hosts[-1])
 
-    def _schedule(self, bridge: Bridge) -> None:
+    def _schedule(self) -> None:
         for host in self._hosts:
             delay = self._job.start_delay_seconds.get(host.identity.name, 0.0)
-            self._after(delay, functools.partial(self._start, host, bridge))
+            self._after(delay, functools.partial(self._start, host))
         for delay in set(self._job.name_delay_seconds.values()):
             self._after(delay, self._write_name_tables)
         self._after(_SAMPLE_SECONDS, self._sample)
@@ -123,12 +126,13 @@ class JobRun:
             for key, _ in self._selector.select(wait_seconds):
                 key.data()
 
-    def _start(self, host: Host, bridge: Bridge) -> None:
+    def _start(self, host: Host) -> None:
         if host not in self._waiting:
             return  # the job was stopped before
         self._waiting.remove(host)
         self._running.add(host)
-        for stream in host.start(bridge.plug_in):
+        cap = self._job.nic_bits_per_second.get(host.identity.group)
+        for stream in host.start(functools.partial(self._bridge.plug_in, host.identity.name, cap)):
             self._selector.register(stream, selectors.EVENT_READ, functools.partial(self._read, host, stream))
 
     def _read(self, host: Host, stream: int) -> None:
@@ -146,11 +150,25 @@ class JobRun:
         event = parse_event(host.identity.name, line, self._seconds())
         if event is None:
             return
-        self._events.append(event)
+        self._events.append(replace(event, usage=self._usage()))
         self._console.event(event)
-        if event.name == self._job.bind_share_at:
-            for other in self._waiting | self._running:
-                other.limits.set_cpu_share(self._job.cpu_share.get(other.identity.group))
+        for other in self._waiting | self._running:
+            shares = self._job.shares_of(other.identity)
+            if event.name in shares:
+                other.limits.set_cpu_share(shares[event.name])
+
+    def _usage(self) -> dict[str, HostUsage]:
+        """What each running host has used by now; a few small files, read for every event."""
+        traffic = self._bridge.traffic()
+        return {
+            host.identity.name: HostUsage(
+                cpu_seconds=host.limits.cpu_seconds(),
+                bytes_sent=traffic[host.identity.name].sent,
+                bytes_received=traffic[host.identity.name].received,
+            )
+            for host in self._running
+            if host.identity.name in traffic
+        }
 
     def _begin_stop(self, grace_seconds: float, reason: str) -> None:
         self._stop_reason = self._stop_reason or reason

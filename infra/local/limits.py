@@ -2,8 +2,19 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostUsage:
+    """What a host had used up to some moment."""
+
+    cpu_seconds: float | None
+    """None where it is not accounted."""
+    bytes_sent: int
+    bytes_received: int
 
 
 class HostLimits(ABC):
@@ -40,42 +51,50 @@ class Limits(ABC):
     """For the report of a run: what kind of limits these are and what they cannot do."""
 
     @abstractmethod
-    def add_host(self, name: str, cores: float | None) -> HostLimits:
-        """The limits of a new host that may use this many cores; None means no limit."""
+    def add_host(self, name: str, shares: Sequence[float | None]) -> HostLimits:
+        """The limits of a new host that may use so many cores, one share after the other; the first one binds now.
+
+        None means no limit.
+        """
 
     @abstractmethod
     def close(self) -> None:
         """Takes everything away that this object left outside the sandbox."""
 
 
-class CpuTurns:
-    """Deals out a machine's CPUs in turn, so that hosts overlap little."""
+class CpuPlaces:
+    """Deals out a machine's CPUs so that hosts overlap little and every CPU is promised about as often."""
 
-    def __init__(self, cpus: Sequence[int]) -> None:
-        self._cpus = cpus
-        self._next = 0
+    def __init__(self, cpus: Iterable[int]) -> None:
+        self._promised = dict.fromkeys(cpus, 0.0)
 
-    def take(self, cores: float | None) -> frozenset[int]:
-        """As many CPUs as the share, rounded up: a host with less than one core has one CPU; None means all."""
-        num_cpus = len(self._cpus)
-        num_taken = num_cpus if cores is None else min(num_cpus, max(1, math.ceil(cores)))
-        taken = [self._cpus[(self._next + step) % num_cpus] for step in range(num_taken)]
-        self._next = (self._next + num_taken) % num_cpus
+    def take(self, shares: Sequence[float | None]) -> frozenset[int]:
+        """The CPUs of a host with these shares, one after the other; None means all.
+
+        As many as the largest share, rounded up, so that a host with less than one core has one CPU. What it promises
+        is the last share: the one that lasts.
+        """
+        num_cpus = len(self._promised)
+        wanted = [num_cpus if cores is None else cores for cores in shares]
+        num_taken = min(num_cpus, max(1, math.ceil(max(wanted))))
+        taken = sorted(self._promised, key=self._promised.__getitem__)[:num_taken]
+        for cpu in taken:
+            self._promised[cpu] += wanted[-1] / num_taken
         return frozenset(taken)
 
 
 class CpuSets(Limits):
     """Limits by CPU affinity alone."""
 
-    def __init__(self, cpus: Sequence[int], reason: str) -> None:
-        self._turns = CpuTurns(cpus)
+    def __init__(self, cpus: Iterable[int], reason: str) -> None:
+        self._places = CpuPlaces(cpus)
         self.description = (
             f"CPU affinity only, since control groups are not available ({reason}): "
             "hosts may share a CPU and shares are rounded up to whole cores"
         )
 
-    def add_host(self, name: str, cores: float | None) -> HostLimits:  # noqa: ARG002 - affinity needs no name
-        return _CpuSet(self._turns.take(cores))
+    def add_host(self, name: str, shares: Sequence[float | None]) -> HostLimits:  # noqa: ARG002 - affinity needs no name
+        return _CpuSet(self._places.take(shares))
 
     def close(self) -> None:
         pass  # affinity ends with the processes

@@ -40,6 +40,10 @@ class JobOutcome:
     """From the event `last_step` to the end of the last host; None without that event."""
     cpu_seconds: Mapping[str, float]
     """CPU time by host; without control groups only that of process 1 and of all it waited for."""
+    bytes_received: Mapping[str, int]
+    """What came over the network by host, with all headers; a killed host may be missing."""
+    bytes_sent: Mapping[str, int]
+    """The same for what it sent."""
     peak_memory_bytes: Mapping[str, int]
     """Largest sampled sum of anonymous and shared memory by host; empty without control groups."""
     left_processes: Mapping[str, int]
@@ -76,6 +80,8 @@ class JobOutcome:
             events=tuple(events),
             last_step_to_end_seconds=None if last_step is None else seconds - last_step.seconds_since_launch,
             cpu_seconds=_known({host.identity.name: host.cpu_seconds for host in ended}),
+            bytes_received=_known({host.identity.name: host.bytes_received for host in ended}),
+            bytes_sent=_known({host.identity.name: host.bytes_sent for host in ended}),
             peak_memory_bytes=_known({host.identity.name: host.peak_memory_bytes for host in ended}),
             left_processes=_known({host.identity.name: host.left_processes for host in ended}),
             limits=limits.description,

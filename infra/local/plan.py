@@ -1,6 +1,5 @@
 """What one local job is: its description and, derived from it, the specification of each host."""
 
-import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,8 @@ from infra.local.limits import HostLimits
 from infra.local.network import address_of
 from training.contract import RunConfig
 
+START = "start"
+"""In `LocalJob.cpu_share_at`, the start of a host."""
 _PASSED_ON = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE")
 
 
@@ -26,10 +27,13 @@ class LocalJob:
     """Gets `<host>/ml`, `<host>/tmp` and `<host>.log`; a second job in it finds the checkpoints of the first."""
     channels: Mapping[str, Path] = field(default_factory=dict)
     """Directory of each input channel, read-only in every host."""
-    cpu_share: Mapping[str, float | None] = field(default_factory=dict)
-    """Cores for each host of a group; None, or a group that is missing, means no limit."""
-    bind_share_at: str = "start"
-    """`start`, or the name of an event: until a host reports it, limits are the shares rounded up to whole CPUs."""
+    cpu_share_at: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    """Cores of a host from an event on, by the event's name (`start`: from its start), then by group or host.
+
+    The share of a host goes before that of its group. None means no limit, and so does no share at the start.
+    """
+    nic_bits_per_second: Mapping[str, float] = field(default_factory=dict)
+    """By group: what each host can send, and as much receive; a group that is missing has no limit."""
     shm_bytes: int = 2 << 30
     """Size of each host's /dev/shm; memory is taken only as it fills."""
     command: Sequence[str] = (sys.executable, "-m", "container.bootstrap", "train")
@@ -42,10 +46,14 @@ class LocalJob:
     max_runtime_seconds: float = 3600.0
     """After this long the job is stopped, as by SageMaker."""
 
-    def first_share(self, group: str) -> float | None:
-        """Cores for each host of a group when it starts."""
-        share = self.cpu_share.get(group)
-        return share if share is None or self.bind_share_at == "start" else math.ceil(share)
+    def shares_of(self, host: HostIdentity) -> dict[str, float | None]:
+        """Cores of one host from each event on that changes them; the first one is `start`. None means no limit."""
+        shares: dict[str, float | None] = {START: None}
+        for event, cores in self.cpu_share_at.items():
+            for name in (host.group, host.name):
+                if name in cores:
+                    shares[event] = cores[name]
+        return shares
 
     def ml_dir(self, host: str) -> Path:
         """What the host of this name sees as /opt/ml."""
@@ -77,6 +85,7 @@ def host_spec(job: LocalJob, identity: HostIdentity, limits: HostLimits, token: 
     return HostSpec(
         name=identity.name,
         address=address_of(identity.index),
+        nic_bits_per_second=job.nic_bits_per_second.get(identity.group),
         command=job.command,
         environment=_environment(job),
         working_directory=str(PROJECT_ROOT),

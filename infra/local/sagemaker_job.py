@@ -30,8 +30,7 @@ def add_command(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument("--request", type=Path, required=True, help="JSON file with the request")
     parser.add_argument("--job-dir", type=Path, required=True, help="folder for the hosts of the job")
     parser.add_argument("--channel", type=_pair, action="append", default=[], metavar="NAME=PATH", help="input data")
-    parser.add_argument("--cpu-share", type=_share, action="append", default=[], metavar="GROUP=CORES")
-    parser.add_argument("--bind-share-at", default="start", metavar="EVENT", help="when the shares begin to count")
+    parser.add_argument("--cpu-share", type=_share, action="append", default=[], metavar="EVENT:GROUP=CORES")
     parser.set_defaults(run=_job)
 
 
@@ -42,21 +41,24 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _share(text: str) -> tuple[str, float]:
-    group, cores = _pair(text)
+def _share(text: str) -> tuple[str, str, float]:
+    event, _, share = text.partition(":")
+    group, _, cores = share.partition("=")
     try:
-        return group, float(cores)
+        return event, group, float(cores)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no GROUP=CORES") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is no EVENT:GROUP=CORES") from None
 
 
 def _job(options: argparse.Namespace) -> int:
+    cpu_share_at: dict[str, dict[str, float]] = {}
+    for event, group, cores in options.cpu_share:
+        cpu_share_at.setdefault(event, {})[group] = cores
     files = JobFiles(
         request=options.request,
         job_dir=options.job_dir,
         channels={name: Path(path) for name, path in options.channel},
-        cpu_share=dict(options.cpu_share),
-        bind_share_at=options.bind_share_at,
+        cpu_share_at=cpu_share_at,
     )
     run_request(files, _take_standard_output())
     return 0
@@ -78,8 +80,7 @@ class JobFiles:
     job_dir: Path
     """Gets a folder for each host; `checkpoints` in it is what an earlier job left."""
     channels: Mapping[str, Path] = field(default_factory=dict)
-    cpu_share: Mapping[str, float] = field(default_factory=dict)
-    bind_share_at: str = "start"
+    cpu_share_at: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def run_request(files: JobFiles, lines: TextIO) -> None:
@@ -101,8 +102,7 @@ def run_request(files: JobFiles, lines: TextIO) -> None:
         config=config,
         job_dir=files.job_dir,
         channels=files.channels,
-        cpu_share=files.cpu_share,
-        bind_share_at=files.bind_share_at,
+        cpu_share_at=files.cpu_share_at,
         environment={**request.get("Environment", {}), "TRAINING_JOB_NAME": request["TrainingJobName"]},
         max_runtime_seconds=_NO_LIMIT_SECONDS,
     )

@@ -14,10 +14,11 @@ from training.contract import InstanceGroup
 GPU_CORES = 0.38
 CPU_CORES = 4 * GPU_CORES
 """ml.g5.xlarge has 4 vCPUs, ml.c5.4xlarge 16; together both take 1.9 cores, which leaves some for the rest."""
-CPU_SHARES = {"gpu": GPU_CORES, "cpu": CPU_CORES}
-"""Cores of a host, by its group."""
-BIND_SHARES_AT = "first_step"
-"""Before it, hosts take what there is: with 0.38 cores, the GPU host's imports alone would last minutes."""
+CPU_SHARE_AT = {
+    "start": {"gpu": 1.0, "cpu": 2.0},
+    "first_step": {"gpu": GPU_CORES, "cpu": CPU_CORES},
+}
+"""Cores of a host, by its group. Until the first step, whole CPUs: the GPU host's imports alone would last minutes."""
 GROUPS = (
     InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", instance_count=1),
     InstanceGroup(name="cpu", instance_type="ml.c5.4xlarge", instance_count=1),
@@ -40,7 +41,7 @@ def conditions(training: Mapping[str, Any], limits: str) -> dict[str, str]:
     """Under which conditions the figures of a run were measured, in words; `limits` says how CPU shares were kept."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "machine": _machine(),
+        "machine": machine(),
         "limits": limits,
         "scale model": (
             f"gpu host {GPU_CORES:.2f} cores, cpu host {CPU_CORES:.2f} cores (1 : 4, as 4 and 16 vCPUs), "
@@ -55,7 +56,7 @@ def conditions(training: Mapping[str, Any], limits: str) -> dict[str, str]:
     }
 
 
-def _machine() -> str:
+def machine() -> str:
     """Cores, processor, memory and kernel of this machine, in one line."""
     models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     processor = models[0].partition(":")[2].strip() if models else platform.machine()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from infra.workflow.jsonata import literal
 from infra.workflow.settings import WorkflowSettings
+from training.contract.relations import FILE_DATASETS
 
 MAX_JOB_TAGS = 50  # SageMaker's limit
 NUM_OWN_TAGS = 2  # counterpoise:stack and counterpoise:arm
@@ -11,9 +12,9 @@ NUM_OWN_TAGS = 2  # counterpoise:stack and counterpoise:arm
 
 def problems(settings: WorkflowSettings) -> str:
     """All that is wrong with the input: what the contract found, else what this stack cannot run."""
-    checks = [_runtime(settings.max_runtime_limit_seconds), _tags(settings.tags), _images()]
+    checks = [_runtime(settings.max_runtime_limit_seconds), _tags(settings.tags), _data(), _code()]
     if settings.security.is_isolated:
-        checks.append(_isolated_hosts())
+        checks += [_isolated_hosts(), _isolated_data()]
     return f"($count($checked.problems) > 0 ? $checked.problems : [{', '.join(checks)}])"
 
 
@@ -32,13 +33,22 @@ def _tags(own: Mapping[str, str]) -> str:
     return f'{count} > {MAX_JOB_TAGS} ? "tags: " & $string({count}) & {literal(advice)}'
 
 
-def _images() -> str:
-    """On one machine the images come from a folder; a job on AWS would be billed until it misses them."""
-    channel = "$checked.run.training.channel"
+def _data() -> str:
+    training = "$checked.run.training"
+    is_read = f"{training}.dataset in {literal(FILE_DATASETS)} and {training}.data_uri = null"
+    return _missing_channel(is_read, f'{training}.dataset & " reads its files"', f"{training}.channel")
+
+
+def _code() -> str:
+    channel = "$checked.run.training.code_channel"
+    return _missing_channel(f"{channel} != null", '"Python reads the files of code_channel"', channel)
+
+
+def _missing_channel(is_read: str, reading: str, channel: str) -> str:
+    """On one machine a channel comes from a folder; a job on AWS would be billed until it misses it."""
     return (
-        '$checked.run.training.dataset = "image_folder" and $count($checked.run.channels) = 0'
-        f' ? "channels: 0 channels; image_folder reads its files from channel " & {channel}'
-        f' & "; add {{\\"name\\": \\"" & {channel} & "\\", \\"s3_uri\\": \\"s3://...\\"}}"'
+        f'{is_read} and $count($checked.run.channels) = 0 ? "channels: 0 channels; " & {reading}'
+        f' & " from channel " & {channel} & "; add {{\\"name\\": \\"" & {channel} & "\\", \\"s3_uri\\": \\"s3://...\\"}}"'
     )
 
 
@@ -54,3 +64,12 @@ def _isolated_hosts() -> str:
         f"$max([$sum({own}.instance_count), $map({fallbacks}, function($groups) {{ $sum($groups.instance_count) }})])"
     )
     return f'{count} > 1 ? "instance_groups: " & $string({count}) & {literal(advice)}'
+
+
+def _isolated_data() -> str:
+    advice = (
+        " cannot be read under network isolation, which keeps hosts from S3; allowed: null; read a channel, or deploy"
+        " with counterpoise:network_isolation=false"
+    )
+    uri = "$checked.run.training.data_uri"
+    return f'{uri} != null ? "training.data_uri: " & {uri} & {literal(advice)}'

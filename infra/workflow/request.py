@@ -57,7 +57,7 @@ def _hyperparameters() -> str:
     return block(
         settings=merged("$run.training", '$run.training.head_group in $job.groups.name ? {} : {"head_group": null}'),
         text='function($value, $key) { $type($value) != "string" ? $string($value)'
-        f' : $key in {literal(quoted)} and $value in ["None", "null"] ? "\\"" & $value & "\\""'
+        f' : $contains($key, /^({"|".join(quoted)})$/) and $contains($value, /^(None|null)$/) ? "\\"" & $value & "\\""'
         " : $value }",
         result="$merge($each($settings, function($value, $key) { $value = null ? {} : {$key: $text($value, $key)} }))",
     )

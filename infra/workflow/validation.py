@@ -18,15 +18,18 @@ from training.contract import (
     TrainingConfig,
     errors,
     instance_types,
+    models,
     relations,
     sentences,
     text,
     training,
+    training_relations,
     values,
 )
 
 _LIBRARY = [
-    Path(__file__).with_name(f"validation_{part}.jsonata") for part in ("words", "checks", "own_checks", "relations")
+    Path(__file__).with_name(f"validation_{part}.jsonata")
+    for part in ("words", "checks", "own_checks", "training", "relations")
 ]
 
 
@@ -41,13 +44,16 @@ def _table(rows: Mapping[str, str]) -> str:
 
 _CONTRACT: dict[str, Any] = {
     name: value
-    for module in (values, errors, instance_types, relations, sentences, text, training)
+    for module in (values, errors, instance_types, models, relations, sentences, text, training, training_relations)
     for name, value in vars(module).items()
     if name.isupper() and isinstance(value, str | int | float)
 }
 _DERIVED: dict[str, Any] = {
     "FAMILIES": _table(instance_types.SIZES),
     "KIN": _table(instance_types.KIN),
+    "MODEL_NAMES": f" {' '.join(models.MODELS)} ",
+    "BUILT_IN_TRANSFORMS": training.BUILT_IN_TRANSFORMS,
+    "FILE_DATASETS": relations.FILE_DATASETS,
     "RUN_DEFAULTS": RunConfig().model_dump(mode="json"),
     "TRAINING_DEFAULTS": TrainingConfig().model_dump(mode="json"),
     "GROUP_DEFAULTS": _defaults(InstanceGroup),

@@ -10,8 +10,9 @@ from training.contract.errors import allowed, branches, field_schemas
 
 MODELS: tuple[type[BaseModel], ...] = (RunConfig, TrainingConfig, InstanceGroup, Channel)
 
-_OWN_CHECKS = {"instance_type": "instance_type", "model_arguments": "arguments", "tags": "tags"}
-"""Settings that the contract checks in code of its own: the kind that their row has."""
+_OWN_CHECKS = {"model_arguments": "arguments", "tags": "tags"}
+_KNOWN_NAMES = ("instance_type", "model", "transform")
+"""Settings that the contract checks in code of its own, with the kind of their row, and text that must name a thing."""
 
 
 def setting_rows(model: type[BaseModel]) -> str:
@@ -28,7 +29,12 @@ def item_rows() -> str:
 
 def patterns() -> dict[str, str]:
     """The regular expressions that text must match, by the name that rows give them."""
-    return {_form(pattern): pattern for _, schema in _settings() if (pattern := _main(schema).get("pattern"))}
+    return {_form(pattern): pattern for pattern in _patterns()}
+
+
+def _patterns() -> list[str]:
+    schemas = [_main(schema) for _, schema in (*_settings(), *_items())]
+    return list(dict.fromkeys(schema["pattern"] for schema in schemas if "pattern" in schema))
 
 
 def _settings() -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -58,8 +64,7 @@ def _main(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _form(pattern: str) -> str:
-    known = list(dict.fromkeys(_main(schema).get("pattern", "") for _, schema in _settings()))
-    return f"form {known.index(pattern)}"
+    return f"form {_patterns().index(pattern)}"
 
 
 def _row(name: str, schema: Mapping[str, Any], is_required: bool = False) -> str:
@@ -86,7 +91,7 @@ def _kind(name: str, schema: Mapping[str, Any]) -> tuple[str, str]:
         return ("whole" if kind == "integer" else "real"), " ".join(_bounds(schema))
     if kind == "boolean":
         return "truth", ""
-    return "text", _form(schema["pattern"]) if "pattern" in schema else ""
+    return (name if name in _KNOWN_NAMES else "text"), _form(schema["pattern"]) if "pattern" in schema else ""
 
 
 def _bounds(schema: Mapping[str, Any]) -> tuple[str, str, str, str]:

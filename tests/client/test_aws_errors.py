@@ -125,10 +125,23 @@ def test_what_stands_in_the_way_is_one_line(
     assert (ended.exit_code, ended.stderr) == (3, line + "\n")
 
 
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ("steps=0", "steps: 0 is out of range; allowed: 1 to 10000000 or null; set it in that range"),
+        ("model=resnet-50", "model: 'resnet-50' is not a model of timm; nearest: resnet50; name one of them"),
+        (
+            "transform=normalise",
+            (
+                "transform: 'normalise' is not a transform; nearest: normalize; name one of them or your own function"
+                " as package.module:function"
+            ),
+        ),
+    ],
+)
 def test_nobody_waits_for_credentials_to_see_help_or_bad_input(
-    counterpoise: Callable[..., Ended], deployed: Deployed
+    counterpoise: Callable[..., Ended], deployed: Deployed, change: str, line: str
 ) -> None:
-    ended = counterpoise("start", "--set", "training.steps=0", **NO_KEYS, AWS_REGION=None)
-    assert ended.exit_code == 2
-    assert ended.stderr == "training.steps: 0 is out of range; allowed: 1 to 10000000; set it in that range\n"
+    ended = counterpoise("start", "--set", f"training.{change}", **NO_KEYS, AWS_REGION=None)
+    assert (ended.exit_code, ended.stderr) == (2, f"training.{line}\n")
     assert deployed.fake.calls == []

@@ -144,6 +144,28 @@ def test_what_the_caller_may_not_see_fails_nothing(call: Call, healthy: Deployed
     ended, found = checks(call)
     assert ended.exit_code == 0
     assert [state for state, _ in found.values()] == ["ok", "ok", "ok", "ok", "unknown", "unknown"]
+    assert found["quota"][1] == (
+        "the account's quotas could not be read: the caller has no permission for servicequotas:ListServiceQuotas"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Fault("400", ""), "the answer was 400 without a reason"),
+        (
+            Fault("ThrottlingException", "Rate exceeded"),
+            "AWS is throttling ListServiceQuotas (Rate exceeded); repeat the command in a minute",
+        ),
+    ],
+)
+def test_quotas_that_nobody_can_read_are_told_in_a_sentence(
+    call: Call, healthy: Deployed, fault: Fault, reason: str
+) -> None:
+    healthy.fake.answers["ListServiceQuotas"] = fault
+    ended, found = checks(call)
+    assert ended.exit_code == 0
+    assert found["quota"] == ("unknown", f"the account's quotas could not be read: {reason}")
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_settings_may_mend_what_the_file_lacks() -> None:
 REFUSED: list[tuple[str | None, list[str], str]] = [
     (None, ["steps=5"], "steps: unknown setting; nearest: training.steps; see docs/settings.md"),
     (None, ["training.stepz=5"], "training.stepz: unknown setting; nearest: steps; see docs/settings.md"),
-    (None, ["training.steps=five"], "training.steps: 'five' is not a whole number; allowed: 1 to 10000000"),
+    (None, ["training.steps=five"], "training.steps: 'five' is not a whole number; allowed: 1 to 10000000 or null"),
     (
         None,
         ["training.steps"],

@@ -99,7 +99,7 @@ def test_wrong_input_costs_no_call_of_aws(call: Call, fake: FakeAws) -> None:
     ended = run(call, wish('{"trainin": {}, "training": {"steps": 0}}'))
     assert ended.exit_code == 2
     assert ended.stderr.splitlines() == [
-        "training.steps: 0 is out of range; allowed: 1 to 10000000; set it in that range",
+        "training.steps: 0 is out of range; allowed: 1 to 10000000 or null; set it in that range",
         "trainin: unknown setting; nearest: training; see docs/settings.md",
     ]
     assert fake.calls == []
@@ -185,6 +185,9 @@ def test_data_that_cannot_be_read_is_refused_before_anything_starts(
     data.answers |= {"GetBucketPolicy": Fault("NoSuchBucketPolicy", http_status=404), operation: answer}
     ended = run(call, wish(CHANNEL))
     assert (ended.exit_code, ended.stderr) == (2, f"channels[0].s3_uri: s3://pictures/cats/ {line}\n")
+    training = {"dataset": "parquet", "data_uri": "s3://pictures/cats/"}
+    ended = run(call, wish(json.dumps({"training": training})))
+    assert (ended.exit_code, ended.stderr) == (2, f"training.data_uri: s3://pictures/cats/ {line}\n")
     assert deployed.executions == {}
 
 

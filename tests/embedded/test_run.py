@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infra.local.aws import __main__ as command
-from infra.local.aws.run import Run, RunFailed, check_metrics
+from infra.local.aws.run import Run, RunFailed, alone_in, check_metrics
 from tests.embedded.conftest import FAKE_RUNNER
 from tests.embedded.scenarios import Scenarios
 
@@ -81,6 +81,21 @@ def test_a_job_that_fails_ends_the_run_with_its_reason(
         run.run()
     assert "ValueError: boom" in capfd.readouterr().err
     assert not (tmp_path / "latest" / "results.json").exists()
+
+
+def test_a_second_run_in_one_folder_is_refused_and_leaves_the_first_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "runs" / "latest").mkdir(parents=True)
+    of_the_first = tmp_path / "runs" / "latest" / "cdk.log"
+    of_the_first.touch()
+    monkeypatch.chdir(tmp_path)
+    with alone_in(Path("runs")):
+        assert command.main(["run"]) == 1
+    assert capsys.readouterr().err == "runs: another `make run` is at work here; wait until it has ended\n"
+    assert of_the_first.exists()
+    with alone_in(Path("runs")):
+        pass
 
 
 def test_figures_that_differ_are_no_result() -> None:

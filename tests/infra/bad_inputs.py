@@ -175,6 +175,109 @@ REFUSED: dict[str, tuple[Json, list[str]]] = {
         {"training": {"dataset": "image_folder"}, "channels": [DATA]},
         ["training.channel: 'training' is not a channel of this run; allowed: data; name one of them"],
     ),
+    "Parquet without its channel": (
+        {"training": {"dataset": "parquet", "channel": "rows", "code_channel": "code"}, "channels": [DATA]},
+        [
+            "training.channel: 'rows' is not a channel of this run; allowed: data; name one of them",
+            "training.code_channel: 'code' is not a channel of this run; allowed: data; name one of them",
+        ],
+    ),
+    "place of data that is made up": (
+        {"training": {"data_uri": "s3://bucket/data"}},
+        [
+            (
+                "training.data_uri: 's3://bucket/data' is set and dataset is synthetic; allowed: null; remove it or set"
+                " dataset to image_folder or parquet"
+            )
+        ],
+    ),
+    "steps and epochs": (
+        {"training": {"steps": 10, "epochs": 2}},
+        ["training.epochs: 2 is set and steps is 10; allowed beside steps: null; remove one of the two"],
+    ),
+    **{
+        f"transform {transform}": (
+            {"training": {"transform": transform}},
+            [
+                (
+                    f"training.transform: '{transform}' is not a transform; nearest: {names}; name one of them or your"
+                    " own function as package.module:function"
+                )
+            ],
+        )
+        for transform, names in {
+            "gausian_blur": "gaussian_blur_stack",
+            "Normalise": "normalize",
+            "my.code.crop": "gaussian_blur_stack, normalize, torchvision",
+        }.items()
+    },
+    **{
+        f"model {name}": (
+            {"training": {"model": name}},
+            [f"training.model: '{name}' is not a model of timm; nearest: {names}; name one of them"],
+        )
+        for name, names in {
+            "vit_bse_patch16_224": "vit_base_patch16_224, vit_base_patch16_224_miil, vit_base_patch16_xp_224",
+            "tv_resnet50": "resnet50, nf_resnet50, seresnet50",
+            "vit": "vit_5b_patch16_sapiens2, vit_7b_patch16_dinov3, vit_base_mci_224",
+            "hf-hub:timm/resnet18.a1_in1k": "resnet18",
+            "gpt": "none by name, vit_base_patch16_224 and resnet50 among many",
+        }.items()
+    },
+    "transform of a wrong form": (
+        {"training": {"transform": "my code:crop"}},
+        [
+            (
+                "training.transform: 'my code:crop' has the wrong form; allowed: gaussian_blur_stack, normalize,"
+                " torchvision or package.module:function; correct it"
+            )
+        ],
+    ),
+    "fused transform of another kind": (
+        {"training": {"transform": "normalize", "transform_implementation": "fused"}},
+        [
+            (
+                "training.transform_implementation: fused computes gaussian_blur_stack and transform is 'normalize';"
+                " allowed: torchvision; set that or remove it"
+            )
+        ],
+    ),
+    "torchvision without steps": (
+        {"training": {"transform": "torchvision"}},
+        [
+            (
+                "training.transform_steps: 0 transform steps and transform is torchvision; allowed: 1 to 32 transform"
+                " steps; add some"
+            )
+        ],
+    ),
+    "steps of another transform": (
+        {"training": {"transform_steps": ["RandomHorizontalFlip"]}},
+        [
+            (
+                "training.transform_steps: 1 transform steps and transform is 'gaussian_blur_stack'; allowed: 0"
+                " transform steps; remove them or set transform to torchvision"
+            )
+        ],
+    ),
+    "steps of a wrong form": (
+        {"training": {"transform": "torchvision", "transform_steps": ["Pad(1", "Pad(1)", f"Pad('{KEY_ID}')", 5]}},
+        [
+            (
+                "training.transform_steps[0]: 'Pad(1' has the wrong form; allowed: Name or Name(arguments), such as"
+                " GaussianBlur(11), at most 200 characters; correct it"
+            ),
+            f"training.transform_steps[2]: {_SECRET}",
+            (
+                "training.transform_steps[3]: 5 is not text; allowed: Name or Name(arguments), such as"
+                " GaussianBlur(11), at most 200 characters"
+            ),
+        ],
+    ),
+    "steps of over 2,500 characters": (
+        {"training": {"transform": "torchvision", "transform_steps": [f"Pad({'1' * 73})"] * 32}},
+        ["training.transform_steps: over 2500 characters as JSON; allowed: 2500; shorten it"],
+    ),
     "spot without a wait": (
         {"spot": True},
         [
@@ -284,7 +387,7 @@ REFUSED: dict[str, tuple[Json, list[str]]] = {
         {"training": {"batch_size": 0, "steps": 0, "learning_rate": 0, "momentum": 1}},
         [
             "training.batch_size: 0 is out of range; allowed: 1 to 4096; set it in that range",
-            "training.steps: 0 is out of range; allowed: 1 to 10000000; set it in that range",
+            "training.steps: 0 is out of range; allowed: 1 to 10000000 or null; set it in that range",
             "training.learning_rate: 0 is out of range; allowed: above 0, at most 10; set it in that range",
             "training.momentum: 1 is out of range; allowed: at least 0, below 1; set it in that range",
         ],
@@ -293,7 +396,10 @@ REFUSED: dict[str, tuple[Json, list[str]]] = {
         {"training": {"steps": 10**14, "batch_size": 5e-5, "learning_rate": 1e20}},
         [
             "training.batch_size: a number nearer to 0 than 0.0001 is not a whole number; allowed: 1 to 4096",
-            "training.steps: a number of over 14 digits is out of range; allowed: 1 to 10000000; set it in that range",
+            (
+                "training.steps: a number of over 14 digits is out of range; allowed: 1 to 10000000 or null; set it in"
+                " that range"
+            ),
             (
                 "training.learning_rate: a number of over 14 digits is out of range; allowed: above 0, at most 10; set"
                 " it in that range"

@@ -8,7 +8,9 @@ from typing import Any
 from training.contract import RunConfig, TrainingConfig, instance_type_has_accelerator
 from training.contract.errors import branches, field_schemas
 from training.contract.instance_types import INSTANCE_TYPES
+from training.contract.models import MODELS
 from training.contract.relations import LONGEST_JOB_SECONDS
+from training.contract.training import BUILT_IN_TRANSFORMS
 
 Json = Any
 KEY_ID = "AKIA" + "Q" * 16
@@ -27,6 +29,9 @@ _TYPOS = [
     "ml.p7.48xlarge",
     "a\nb",
 ]
+_TRANSFORM_STEPS = ["RandomHorizontalFlip", "GaussianBlur(11, sigma=(0.1, 2.0))", "Pad('a\\tb')"]
+_TRANSFORM_TYPOS = ["gausian_blur", "Normalise", "torchvision.v2", "flip", "a:b", "a..b:c", "my.code:", "x" * 65, ":"]
+_MODEL_TYPOS = ["ViT-B/16", "hf-hub:timm/resnet18.a1_in1k", "vit", "x", "_224", "-", "A.b", "a" * 256, "resnet5" * 7]
 _JUNK: list[Json] = [
     *(None, True, False, 0, 1, -1, 1.0, 1.5, 64.0, -0.0, 0.00001, 1e-7, 5.000000000000001, 99_999_999_999_999.9, 1e20),
     *(
@@ -86,9 +91,9 @@ def valid_input(random: Random) -> Json:
     """An input that the contract accepts, with few or many of its settings."""
     names = random.sample(_NAMES, random.randint(2, 5))
     channels = _channels(random, names)
-    training = _some(random, _training(random, names))
-    if channels and random.random() < 0.5:
-        training |= {"dataset": "image_folder", "channel": channels[-1]["name"]}
+    training = _some(random, _training(random, names)) | _data(random, channels) | _transform(random)
+    if {"steps", "epochs"} <= training.keys():
+        training[random.choice(["steps", "epochs"])] = None
     free = {
         "mode": random.choice(["train", "compare"]),
         "fallback_instance_groups": [_groups(random, names) for _ in range(random.randint(0, 5))],
@@ -120,12 +125,38 @@ def _training(random: Random, names: list[str]) -> Json:
     }
     arguments = [None, True, 5, -0.5, "é\n", [], [1, "a", None]]
     return numbers | {
-        "model": random.choice(["vit_base_patch16_224", "hf-hub:timm/vit", "x"]),
+        "model": random.choice([*MODELS[:3], MODELS[-1], "resnet18.a1_in1k", "vit_base_patch16_224.x.y"]),
         "model_arguments": {name: random.choice(arguments) for name in random.sample(_NAMES, random.randint(0, 3))},
         "num_classes": random.choice([None, 1, 1_000_000.0]),
-        "precision": random.choice(["fp32", "bf16"]),
+        "precision": random.choice(["fp32", "tf32", "bf16", "fp16"]),
+        "compile": random.choice([False, True]),
+        "image_column": random.choice(["image", "größe '|;", "x" * 256]),
         "head_group": random.choice([None, *names]),
     }
+
+
+def _data(random: Random, channels: list[Json]) -> Json:
+    """Settings of a dataset that this run has, and of the code that comes with it."""
+    names = [channel["name"] for channel in channels] or ["training", "c"]
+    dataset = {"dataset": random.choice(["image_folder", "parquet"])}
+    data = [
+        {},
+        {"dataset": "synthetic", "data_uri": None},
+        {**dataset, "channel": random.choice(names)},
+        {**dataset, "channel": "nobody", "data_uri": random.choice(_URIS)},
+    ]
+    return random.choice(data) | random.choice([{}, {"code_channel": random.choice([None, *names])}])
+
+
+def _transform(random: Random) -> Json:
+    transforms: list[Json] = [
+        {},
+        {"transform": "gaussian_blur_stack", "transform_implementation": "fused", "transform_steps": []},
+        {"transform": "normalize", "transform_implementation": "torchvision"},
+        {"transform": "torchvision", "transform_steps": random.choices(_TRANSFORM_STEPS, k=random.randint(1, 32))},
+        {"transform": random.choice(["my.code:crop", "_:_"])},
+    ]
+    return random.choice(transforms)
 
 
 def _number(random: Random, schema: Json) -> float:
@@ -212,7 +243,10 @@ def _mix_up(random: Random, run: Json) -> None:
                 {"mode": "compare", "fallback_instance_groups": [groups, groups[:1], []]},
                 {"instance_groups": groups, "fallback_instance_groups": [groups, groups * 2]},
                 {"channels": [channel, {"name": "more", "s3_uri": "s3://bucket/x"}, *[channel] * random.randint(0, 6)]},
-                {"channels": [channel], "training": {"dataset": "image_folder"}},
+                {"channels": [channel], "training": _mixed_data(random)},
+                {"training": _mixed_data(random)},
+                {"training": _mixed_transform(random)},
+                {"training": {"steps": random.choice([1, None, "x", []]), "epochs": random.choice([2, None, {}, []])}},
                 {"training": {"head_group": random.choice([*_NAMES, "nobody", KEY_ID, ["gpu"]])}},
                 {"fallback_instance_groups": [[{"x": 1}] * 5] * 5},
                 {"training": {"model_arguments": {"a": random.choice('yé"\n') * random.randint(2487, 2492), "b": 1}}},
@@ -225,10 +259,41 @@ def _mix_up(random: Random, run: Json) -> None:
     )
 
 
+def _mixed_data(random: Random) -> Json:
+    return {
+        "dataset": random.choice(["synthetic", "image_folder", "parquet", ["parquet"], None]),
+        "data_uri": random.choice([None, "s3://bucket/x", 5, []]),
+        "code_channel": random.choice([None, "code", "data", ["data"]]),
+    }
+
+
+def _mixed_transform(random: Random) -> Json:
+    longest = "Pad(" + "1" * 73 + ")"
+    steps = [_TRANSFORM_STEPS, [], ["Pad"] * 33, [longest] * random.randint(30, 31), ["Pad('\n')", 5, None, [KEY_ID]]]
+    return {
+        "transform": random.choice(["torchvision", "torchvision", "normalize", "my.code:crop", 5, None]),
+        "transform_implementation": random.choice(["torchvision", "fused"]),
+        "transform_steps": random.choice([*steps, [f"Normalize('{KEY_ID}')"], "Pad", None]),
+    }
+
+
 def _spoil_types(random: Random, run: Json) -> None:
     for group in run.get("instance_groups", [])[:2] if isinstance(run.get("instance_groups"), list) else []:
         if isinstance(group, dict):
             group["instance_type"] = random.choice(_TYPOS)
+
+
+def _spoil_names(random: Random, run: Json) -> None:
+    training = run.setdefault("training", {})
+    if isinstance(training, dict):
+        training["transform"] = random.choice([*BUILT_IN_TRANSFORMS, *_TRANSFORM_TYPOS])
+        training["model"] = random.choice([*_MODEL_TYPOS, *(_mistyped(random, name) for name in MODELS[::100])])
+
+
+def _mistyped(random: Random, name: str) -> str:
+    """A name with some characters lost, and others in their place."""
+    start = random.randint(0, len(name))
+    return name[:start] + random.choice(["", "_", "-", "2", "/V", "."]) + name[start + random.randint(0, 3) :]
 
 
 def _spoil_objects(random: Random, run: Json) -> None:
@@ -250,5 +315,16 @@ def _places_below(holder: Json) -> Iterator[tuple[Json, Any]]:
 
 
 _CHANGES: list[Callable[[Random, Json], None]] = [
-    *(_put_junk, _put_junk, _put_strangers, _remove, _repeat, _leave_limits, _mix_up, _spoil_types, _spoil_objects)
+    *(
+        _put_junk,
+        _put_junk,
+        _put_strangers,
+        _remove,
+        _repeat,
+        _leave_limits,
+        _mix_up,
+        _spoil_types,
+        _spoil_names,
+        _spoil_objects,
+    )
 ]

@@ -136,7 +136,7 @@ finite = st.floats(min_value=1e-9, max_value=1, exclude_min=True).map(lambda num
 trainings = st.fixed_dictionaries(
     {},
     optional={
-        "model": st.sampled_from(["resnet18", "null", "None", "hf-hub:timm/x.y", "true", "12"]),
+        "model": st.sampled_from(["resnet18", "resnet18.a1_in1k"]),
         "model_arguments": st.dictionaries(
             st.sampled_from(["depth", "drop_rate", "é"]),
             st.none()
@@ -152,15 +152,27 @@ trainings = st.fixed_dictionaries(
         "steps": st.integers(1, 10_000_000),
         "head_group": st.sampled_from([None, "gpu", "cpu", "null", "None"]),
         "channel": st.sampled_from(["training", "null", "a.b-c_d", "1"]),
+        "code_channel": st.sampled_from([None, "null", "None", "1"]),
+        "image_column": st.sampled_from(["null", "None", "[1]", " größe ' ", "1"]),
         "seed": st.integers(0, 2**31 - 1),
+        "compile": st.booleans(),
     },
+)
+transforms = st.sampled_from(
+    [
+        {},
+        {"transform": "my.code:crop"},
+        {"transform": "torchvision", "transform_steps": ["Pad", 'Pad("a\\\\", 1.0)']},
+    ]
 )
 
 
 @settings(derandomize=True, deadline=None, max_examples=100, database=None)
-@given(trainings)
-def test_hyperparameters_are_what_the_contract_makes_of_the_settings(training: dict[str, Any]) -> None:
-    config = TrainingConfig.parse(training)
+@given(trainings, transforms)
+def test_hyperparameters_are_what_the_contract_makes_of_the_settings(
+    training: dict[str, Any], transform: dict[str, Any]
+) -> None:
+    config = TrainingConfig.parse(training | transform)
     names = ("gpu", "cpu", "null", "None")
     groups = [{"name": name, "instance_type": "ml.g5.xlarge", "instance_count": 1} for name in names]
     run = {**RunConfig().model_dump(mode="json"), "training": config.model_dump(mode="json")}

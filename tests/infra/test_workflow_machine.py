@@ -77,7 +77,7 @@ def test_compare_runs_the_gpu_groups_alone_and_then_all() -> None:
         "price_performance": speedup * 1.408 / (1.408 + 0.816),
     }
     first, second = (request["HyperParameters"] for request in aws.requests)
-    assert (first["seed"], first["steps"]) == (second["seed"], second["steps"])
+    assert first == second
 
 
 @pytest.mark.parametrize("metrics", [{}, {"images_per_second": 0.0}])
@@ -233,6 +233,12 @@ def test_bad_input_is_refused_before_anything_is_looked_up() -> None:
     assert ended.cause.startswith("bogus: unknown setting")
 
 
+def test_an_unknown_model_is_refused_before_a_job_exists() -> None:
+    ended, aws = execute({"training": {"model": "resnet-50"}})
+    assert (ended.error, aws.calls) == ("InvalidInput", [])
+    assert ended.cause == "training.model: 'resnet-50' is not a model of timm; nearest: resnet50; name one of them"
+
+
 def test_limits_of_the_stack_are_told_like_those_of_the_contract() -> None:
     ended, aws = execute({"max_runtime_seconds": 7201}, changes={"max_runtime_limit_seconds": 7200})
     assert (ended.error, aws.calls) == ("InvalidInput", [])
@@ -248,12 +254,32 @@ def test_limits_of_the_stack_are_told_like_those_of_the_contract() -> None:
     assert ended.status == "SUCCEEDED"
 
 
-def test_images_from_nowhere_are_refused_before_a_job_is_billed() -> None:
-    ended, aws = execute({"training": {"dataset": "image_folder", "channel": "pictures"}})
+@pytest.mark.parametrize(
+    ("training", "problem"),
+    [
+        ({"dataset": "image_folder", "channel": "a"}, "image_folder reads its files from channel a"),
+        ({"dataset": "parquet", "channel": "a"}, "parquet reads its files from channel a"),
+        ({"transform": "my.code:crop", "code_channel": "a"}, "Python reads the files of code_channel from channel a"),
+    ],
+)
+def test_files_from_nowhere_are_refused_before_a_job_is_billed(training: dict[str, Any], problem: str) -> None:
+    ended, aws = execute({"training": training})
+    assert (ended.error, aws.calls) == ("InvalidInput", [])
+    assert ended.cause == f'channels: 0 channels; {problem}; add {{"name": "a", "s3_uri": "s3://..."}}'
+    assert (
+        execute({"training": training, "channels": [{"name": "a", "s3_uri": "s3://bucket"}]})[0].status == "SUCCEEDED"
+    )
+
+
+def test_data_that_hosts_read_themselves_needs_no_channel_but_the_network() -> None:
+    training = {"dataset": "parquet", "data_uri": "s3://bucket/rows"}
+    run = {"training": training, "instance_groups": [{"name": "gpu", "instance_type": "ml.g5.xlarge"}]}
+    assert execute(run)[0].status == "SUCCEEDED"
+    ended, aws = execute(run, changes={"is_isolated": True})
     assert (ended.error, aws.calls) == ("InvalidInput", [])
     assert ended.cause == (
-        "channels: 0 channels; image_folder reads its files from channel pictures; add"
-        ' {"name": "pictures", "s3_uri": "s3://..."}'
+        "training.data_uri: s3://bucket/rows cannot be read under network isolation, which keeps hosts from S3;"
+        " allowed: null; read a channel, or deploy with counterpoise:network_isolation=false"
     )
 
 

@@ -89,19 +89,29 @@ def test_the_set_of_training_settings_and_their_defaults() -> None:
         "num_classes": None,
         "image_size": 224,
         "batch_size": 64,
-        "steps": 1000,
+        "accumulate_batches": 1,
+        "steps": None,
+        "epochs": None,
         "learning_rate": 0.001,
         "momentum": 0.9,
         "precision": "fp32",
+        "compile": False,
+        "channels_last": False,
         "seed": 0,
         "dataset": "synthetic",
         "num_records": 64_000,
         "channel": "training",
+        "data_uri": None,
+        "image_column": "image",
+        "label_column": "label",
         "validation_share": 0.0,
-        "max_bad_file_share": 0.01,
+        "max_bad_share": 0.01,
         "transform": "gaussian_blur_stack",
+        "transform_implementation": "torchvision",
+        "transform_steps": (),
+        "code_channel": None,
         "preprocess_on": "all_hosts",
-        "prefetch_batches": 2,
+        "prefetch_batches": None,
         "balance_rounds": 0,
         "report_every_steps": 100,
         "head_group": None,
@@ -109,6 +119,30 @@ def test_the_set_of_training_settings_and_their_defaults() -> None:
         "missing_hosts": "fail",
         "stall_timeout_seconds": 600,
     }
+
+
+def test_the_length_of_a_training_in_optimizer_steps() -> None:
+    assert TrainingConfig().num_steps(num_rows=7, num_workers=3) == 1000
+    assert TrainingConfig(steps=5).num_steps(num_rows=7, num_workers=3) == 5
+    per_step = TrainingConfig(epochs=2, batch_size=4, accumulate_batches=2)
+    assert [per_step.num_steps(num_rows=rows, num_workers=3) for rows in (1, 12, 13, 24)] == [1, 1, 2, 2]
+    # Beyond what a double tells apart.
+    longest = TrainingConfig(epochs=100_000, batch_size=1)
+    assert longest.num_steps(num_rows=10**12 + 1, num_workers=1) == 100_000 * (10**12 + 1)
+
+
+@pytest.mark.parametrize("transform", ["my_code.augment:crop", "_:f", "torchvision:f"])
+def test_a_function_of_ones_own_is_a_transform(transform: str) -> None:
+    assert TrainingConfig.parse({"transform": transform}).transform == transform
+
+
+def test_the_longest_transform_steps_still_fit_one_hyperparameter() -> None:
+    steps = ["Pad(" + "1" * 158 + ")"] * 15 + ["Pad(1)"]
+    config = TrainingConfig.parse({"transform": "torchvision", "transform_steps": steps})
+    assert len(config.to_hyperparameters()["transform_steps"]) == 2500
+    steps[-1] = steps[-1].replace("(1", "(11")
+    with pytest.raises(ContractError, match=r"^transform_steps: over 2500 characters"):
+        TrainingConfig.parse({"transform": "torchvision", "transform_steps": steps})
 
 
 def test_groups_of_any_name_and_order_are_kept() -> None:
@@ -154,11 +188,11 @@ def test_families_without_an_accelerator(family: str) -> None:
         ({"batch_size": float("inf")}, "batch_size: inf is not a whole number; allowed: 1 to 4096"),
         ({"batch_size": True}, "batch_size: true is not a whole number; allowed: 1 to 4096"),
         ({"batch_size": None}, "batch_size: null is not a whole number; allowed: 1 to 4096"),
-        ({"steps": "ten"}, "steps: 'ten' is not a whole number; allowed: 1 to 10000000"),
-        ({"steps": [1]}, "steps: a list of 1 is not a whole number; allowed: 1 to 10000000"),
+        ({"steps": "ten"}, "steps: 'ten' is not a whole number; allowed: 1 to 10000000 or null"),
+        ({"steps": [1]}, "steps: a list of 1 is not a whole number; allowed: 1 to 10000000 or null"),
         (
             {"steps": 10**5000},
-            "steps: a number of over 14 digits is out of range; allowed: 1 to 10000000; set it in that range",
+            "steps: a number of over 14 digits is out of range; allowed: 1 to 10000000 or null; set it in that range",
         ),
         (
             {"learning_rate": 0},
@@ -173,8 +207,8 @@ def test_families_without_an_accelerator(family: str) -> None:
         ({"validation_share": 0.6}, "validation_share: 0.6 is out of range; allowed: 0 to 0.5; set it in that range"),
         ({"num_classes": 0}, "num_classes: 0 is out of range; allowed: 1 to 1000000 or null; set it in that range"),
         (
-            {"precision": "fp16"},
-            "precision: 'fp16' is not one of the choices; allowed: fp32, bf16; choose one of them",
+            {"precision": "fp8"},
+            "precision: 'fp8' is not one of the choices; allowed: fp32, tf32, bf16, fp16; choose one of them",
         ),
         (
             {"channel": "a b\nc"},
@@ -187,10 +221,16 @@ def test_families_without_an_accelerator(family: str) -> None:
                 " timm model name, 1 to 256 characters, such as vit_base_patch16_224; correct it"
             ),
         ),
+        ({"accumulate_batches": 0}, "accumulate_batches: 0 is out of range; allowed: 1 to 1024; set it in that range"),
+        ({"epochs": 0.5}, "epochs: 0.5 is not a whole number; allowed: 1 to 100000 or null"),
+        (
+            {"steps": 10, "epochs": 2},
+            "epochs: 2 is set and steps is 10; allowed beside steps: null; remove one of the two",
+        ),
         ({"batchsize": 1}, "batchsize: unknown setting; nearest: batch_size; see docs/settings.md"),
         ({"lr": 0.1}, "lr: unknown setting; nearest: learning_rate; see docs/settings.md"),
         ({"zzz": 1}, "zzz: unknown setting; see docs/settings.md"),
-        ({"a\nb": 1}, "'a?b': unknown setting; see docs/settings.md"),
+        ({"a\nq": 1}, "'a?q': unknown setting; see docs/settings.md"),
         (
             {"model_arguments": 5},
             (

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from training.contract import ContractError, TrainingConfig, decode_hyperparameters, encode_hyperparameters
+from training.contract.values import looks_secret
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "hyperparameters"
 EXAMPLES = settings(derandomize=True, deadline=None, max_examples=150, database=None)
@@ -118,8 +119,8 @@ def test_text_stands_for_this_value(key: str, text: object, value: object) -> No
         ("learning_rate", "1e999", "learning_rate: inf is not a finite number; allowed: above 0, at most 10"),
         (
             "precision",
-            '"fp16"',
-            "precision: 'fp16' is not one of the choices; allowed: fp32, bf16; choose one of them",
+            '"fp8"',
+            "precision: 'fp8' is not one of the choices; allowed: fp32, tf32, bf16, fp16; choose one of them",
         ),
         (
             "model_arguments",
@@ -161,8 +162,16 @@ def test_settings_as_text() -> None:
     assert texts["model"] == "vit_base_patch16_224"
     assert texts["model_arguments"] == '{"drop_rate":0.1,"img_size":[224,224]}'
     assert texts["learning_rate"] == "1.0"
-    assert texts["steps"] == "1000"
-    assert set(TrainingConfig.model_fields) - set(texts) == {"num_classes", "head_group"}
+    assert (texts["compile"], texts["transform_steps"]) == ("false", "[]")
+    nulls = {"num_classes", "steps", "epochs", "data_uri", "code_channel", "prefetch_batches", "head_group"}
+    assert set(TrainingConfig.model_fields) - set(texts) == nulls
+
+
+def test_transform_steps_as_text() -> None:
+    steps = ("RandomHorizontalFlip", 'Pad("\\t", 1)')
+    texts = TrainingConfig(transform="torchvision", transform_steps=steps).to_hyperparameters()
+    assert texts["transform_steps"] == r'["RandomHorizontalFlip","Pad(\"\\t\", 1)"]'
+    assert TrainingConfig.from_hyperparameters(texts).transform_steps == steps
 
 
 def test_a_value_over_the_limit_is_refused_before_it_is_sent() -> None:
@@ -177,33 +186,58 @@ def test_a_value_over_the_limit_is_refused_before_it_is_sent() -> None:
 SHORT_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 ITEMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | SHORT_TEXT
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", fullmatch=True)
-CONFIGS = st.builds(
-    TrainingConfig,
-    model=st.from_regex(r"[A-Za-z0-9_.:/@\-]{1,60}", fullmatch=True),
-    model_arguments=st.dictionaries(
-        st.from_regex("[a-z_]{1,10}", fullmatch=True), ITEMS | st.lists(ITEMS, max_size=4), max_size=3
-    ),
-    num_classes=st.none() | st.integers(1, 1_000_000),
-    image_size=st.integers(8, 1024),
-    batch_size=st.integers(1, 4096),
-    steps=st.integers(1, 10_000_000),
-    learning_rate=st.floats(0, 10, exclude_min=True),
-    momentum=st.floats(0, 1, exclude_max=True),
-    precision=st.sampled_from(["fp32", "bf16"]),
-    seed=st.integers(0, 2**31 - 1),
-    dataset=st.sampled_from(["synthetic", "image_folder"]),
-    num_records=st.integers(1, 1_000_000_000),
-    channel=st.sampled_from(["training", "64", "None", "true", "-.-"]),
-    validation_share=st.floats(0, 0.5),
-    max_bad_file_share=st.floats(0, 1),
-    transform=st.sampled_from(["gaussian_blur_stack", "normalize"]),
-    preprocess_on=st.sampled_from(["all_hosts", "cpu_hosts"]),
-    prefetch_batches=st.integers(1, 64),
-    report_every_steps=st.integers(1, 1_000_000),
-    head_group=st.none() | NAMES | st.sampled_from(["None", "null", "true", "1"]),
-    join_timeout_seconds=st.integers(5, 3600),
-    missing_hosts=st.sampled_from(["fail", "continue"]),
-    stall_timeout_seconds=st.integers(10, 86_400),
+CHANNELS = st.sampled_from(["training", "64", "None", "true", "-.-"])
+COLUMNS = st.text(
+    st.characters(exclude_categories=["Cc", "Cs"], exclude_characters='"'), min_size=1, max_size=256
+).filter(lambda name: not looks_secret("", name))
+FREE = st.fixed_dictionaries(
+    {
+        "model": st.sampled_from(["vit_base_patch16_224", "resnet18"]),
+        "model_arguments": st.dictionaries(
+            st.from_regex("[a-z_]{1,10}", fullmatch=True), ITEMS | st.lists(ITEMS, max_size=4), max_size=3
+        ),
+        "num_classes": st.none() | st.integers(1, 1_000_000),
+        "image_size": st.integers(8, 1024),
+        "batch_size": st.integers(1, 4096),
+        "accumulate_batches": st.integers(1, 1024),
+        "learning_rate": st.floats(0, 10, exclude_min=True),
+        "momentum": st.floats(0, 1, exclude_max=True),
+        "precision": st.sampled_from(["fp32", "tf32", "bf16", "fp16"]),
+        "compile": st.booleans(),
+        "channels_last": st.booleans(),
+        "seed": st.integers(0, 2**31 - 1),
+        "num_records": st.integers(1, 1_000_000_000),
+        "channel": CHANNELS,
+        "image_column": COLUMNS,
+        "label_column": COLUMNS | st.sampled_from(["None", "true", "7", "[1]"]),
+        "validation_share": st.floats(0, 0.5),
+        "max_bad_share": st.floats(0, 1),
+        "code_channel": st.none() | CHANNELS,
+        "preprocess_on": st.sampled_from(["all_hosts", "cpu_hosts"]),
+        "prefetch_batches": st.none() | st.integers(1, 64),
+        "balance_rounds": st.integers(0, 20),
+        "report_every_steps": st.integers(1, 1_000_000),
+        "head_group": st.none() | NAMES | st.sampled_from(["None", "null", "true", "1"]),
+        "join_timeout_seconds": st.integers(5, 3600),
+        "missing_hosts": st.sampled_from(["fail", "continue"]),
+        "stall_timeout_seconds": st.integers(10, 86_400),
+    }
+)
+LENGTHS = st.fixed_dictionaries({}, optional={"steps": st.integers(1, 10_000_000)}) | st.fixed_dictionaries(
+    {"epochs": st.integers(1, 100_000)}
+)
+DATA = st.just({"dataset": "synthetic"}) | st.fixed_dictionaries(
+    {"dataset": st.sampled_from(["image_folder", "parquet"])},
+    optional={"data_uri": st.from_regex(r"s3://bucket(/[^\x00-\x1f\x7f\ud800-\udfff]{0,40})?", fullmatch=True)},
+)
+TRANSFORM_STEPS = st.lists(st.from_regex(r"[A-Z][a-z]{0,9}(\([ -~]{0,40}\))?", fullmatch=True), min_size=1, max_size=32)
+TRANSFORMS = st.one_of(
+    st.fixed_dictionaries({"transform_implementation": st.sampled_from(["torchvision", "fused"])}),
+    st.fixed_dictionaries({"transform": st.sampled_from(["normalize", "my.code:crop"])}),
+    st.fixed_dictionaries({"transform": st.just("torchvision"), "transform_steps": TRANSFORM_STEPS.map(tuple)}),
+)
+CONFIGS = st.tuples(FREE, LENGTHS, DATA, TRANSFORMS).map(
+    lambda parts: TrainingConfig.model_validate({name: value for part in parts for name, value in part.items()})
 )
 
 

@@ -18,6 +18,8 @@ from training.contract.training import (
     CHANNEL_NAME_PATTERN,
     GROUP_NAME_ALLOWED,
     GROUP_NAME_PATTERN,
+    S3_URI_ALLOWED,
+    S3_URI_PATTERN,
 )
 from training.contract.values import show_value
 
@@ -63,8 +65,8 @@ class Channel(Settings):
         description="Name of the channel; no two channels of a run share one.",
     )
     s3_uri: str = Field(
-        pattern=r"^s3://[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9](/[^\x00-\x1f\x7f]{0,950})?$",
-        json_schema_extra={"x-allowed": "s3://<bucket>/<prefix>, at most 1018 characters"},
+        pattern=S3_URI_PATTERN,
+        json_schema_extra={"x-allowed": S3_URI_ALLOWED},
         description="Where the files of the channel are in S3.",
     )
     instance_groups: Annotated[tuple[GroupName, ...], ListOf("group names", least=1, most=MAX_GROUPS)] | None = Field(

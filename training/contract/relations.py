@@ -31,6 +31,7 @@ MAX_FALLBACKS = 5
 MAX_CHANNELS = 20
 MAX_TAGS = 40  # of the 50 that a job may have
 DEFAULT_CHANNEL = "training"
+FILE_DATASETS = ("image_folder", "parquet")
 THIS_RUN = "this run"
 _TAG_CHARACTER = r"[^\x00-\x1f\x7f!\"#$%&'()*,;<>?\[\\\]^`{|}~]"  # AWS: letters of any script
 TAG_KEY_PATTERN = f"^{_TAG_CHARACTER}{{1,128}}$"
@@ -41,7 +42,7 @@ RESERVED_TAG_KEY_PATTERN = r"^[aA][wW][sS]:"
 def run_relations(raw: Mapping[str, Any]) -> list[Finding]:
     """Everything that is wrong between the values of a run; `raw` may hold any JSON."""
     return list(
-        chain(_groups(raw), _head_group(raw), _channels(raw), _image_folder(raw), _spot(raw), tag_findings(raw))
+        chain(_groups(raw), _head_group(raw), _channels(raw), _used_channels(raw), _spot(raw), tag_findings(raw))
     )
 
 
@@ -100,11 +101,14 @@ def _channels(raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield ("channels",), SOME_NAME_GROUPS.format(naming=show_keys(naming), silent=show_keys(silent))
 
 
-def _image_folder(raw: Mapping[str, Any]) -> Iterator[Finding]:
+def _used_channels(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """The channels that the training reads from, where the run lists any: on one machine folders stand for them."""
     training, names = _object(raw.get("training")), _names(_items(raw.get("channels"), MAX_CHANNELS))
-    channel = training.get("channel", DEFAULT_CHANNEL)
-    if training.get("dataset") == "image_folder" and isinstance(channel, str) and names and channel not in names:
-        yield ("training", "channel"), NOT_A_CHANNEL.format(value=show_value(channel), names=show_keys(names))
+    is_read = training.get("dataset") in FILE_DATASETS and training.get("data_uri") is None
+    used = {"channel": training.get("channel", DEFAULT_CHANNEL)} if is_read else {}
+    for setting, channel in (used | {"code_channel": training.get("code_channel")}).items():
+        if isinstance(channel, str) and names and channel not in names:
+            yield ("training", setting), NOT_A_CHANNEL.format(value=show_value(channel), names=show_keys(names))
 
 
 def _spot(raw: Mapping[str, Any]) -> Iterator[Finding]:

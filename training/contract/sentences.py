@@ -20,6 +20,11 @@ MORE_PROBLEMS = "input: {num} more problems; correct these first"
 
 NOT_A_TRAINING_TYPE = "{value} is not a SageMaker training type; nearest: {names}; name one of them"
 TYPES_OF_NO_KIN = "none by name, ml.g5.xlarge with an accelerator, ml.c5.4xlarge without"
+NOT_A_MODEL = "{value} is not a model of timm; nearest: {names}; name one of them"
+MODELS_OF_NO_KIN = "none by name, vit_base_patch16_224 and resnet50 among many"
+NOT_A_TRANSFORM = (
+    "{value} is not a transform; nearest: {names}; name one of them or your own function as package.module:function"
+)
 NOT_AN_ARGUMENT = "{value} is not accepted; allowed: JSON scalars or one list of them; flatten it"
 NOT_FINITE = "{value} is not a finite number; allowed: JSON values; set a finite number"
 TOO_MANY_CHARACTERS = "over {limit} characters as JSON; allowed: {limit}; shorten it"
@@ -53,4 +58,17 @@ WAIT_TOO_SHORT = (
 )
 SPOT_WITHOUT_CHECKPOINTS = (
     "false loses every step when spot capacity is interrupted; allowed with spot: true; set it to true or spot to false"
+)
+
+STEPS_AND_EPOCHS = "{epochs} is set and steps is {steps}; allowed beside steps: null; remove one of the two"
+URI_OF_NO_DATASET = (
+    "{uri} is set and dataset is synthetic; allowed: null; remove it or set dataset to image_folder or parquet"
+)
+FUSED_ELSEWHERE = (
+    "fused computes gaussian_blur_stack and transform is {transform}; allowed: torchvision; set that or remove it"
+)
+NO_TRANSFORM_STEPS = "0 transform steps and transform is torchvision; allowed: 1 to {most} transform steps; add some"
+STEPS_OF_NO_TRANSFORM = (
+    "{num} transform steps and transform is {transform}; allowed: 0 transform steps; remove them or set transform to"
+    " torchvision"
 )

@@ -1,25 +1,39 @@
 """The settings of the training job itself; each travels to the hosts as one hyperparameter."""
 
-import math
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SkipValidation
+from pydantic import Field, SkipValidation, field_validator
 
-from training.contract.sentences import NOT_AN_ARGUMENT, NOT_FINITE, TOO_MANY_CHARACTERS
-from training.contract.settings import JsonScalar, Settings
-from training.contract.text import MAX_VALUE_CHARACTERS, decode_hyperparameters, encode_hyperparameters
-from training.contract.values import SECRET_ADVICE, Finding, looks_secret, show_value
+from training.contract.models import is_model, near_models
+from training.contract.sentences import MODELS_OF_NO_KIN, NOT_A_MODEL, NOT_A_TRANSFORM
+from training.contract.settings import JsonScalar, ListOf, Settings, complaint
+from training.contract.text import decode_hyperparameters, encode_hyperparameters
+from training.contract.training_relations import DEFAULT_TRANSFORM, MAX_TRANSFORM_STEPS, training_relations
+from training.contract.values import Finding, nearest, show_value
 
 GROUP_NAME_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._\-]{0,61}[A-Za-z0-9])?$"  # a Ray label value: 63 characters
 GROUP_NAME_ALLOWED = "1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"
 CHANNEL_NAME_PATTERN = r"^[A-Za-z0-9.\-_]{1,64}$"
 CHANNEL_NAME_ALLOWED = "1 to 64 letters, digits, '-', '_' or '.'"
+S3_URI_PATTERN = r"^s3://[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9](/[^\x00-\x1f\x7f]{0,950})?$"
+S3_URI_ALLOWED = "s3://<bucket>/<prefix>, at most 1018 characters"
+COLUMN_PATTERN = r"^[^\x00-\x1f\x7f\"]{1,256}$"
+COLUMN_ALLOWED = "the name of a column, 1 to 256 characters, no double quotes"
 
-NUMBER_CHARACTERS = 24  # the longest that a double is written with
+DEFAULT_STEPS = 1000  # the article's
+BUILT_IN_TRANSFORMS = ("gaussian_blur_stack", "normalize", "torchvision")
+_WORD = "[A-Za-z_][A-Za-z0-9_]{0,63}"
+TRANSFORM_PATTERN = rf"^({_WORD}\.){{0,7}}{_WORD}(:{_WORD})?$"
 
-ModelArgument = Annotated[JsonScalar | list[JsonScalar], SkipValidation]  # `_argument_problem` looks at each
+ModelArgument = Annotated[JsonScalar | list[JsonScalar], SkipValidation]  # `training_relations` looks at each
+TransformStep = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Z][A-Za-z0-9]{0,39}(\([ -~]{0,158}\))?$",
+        json_schema_extra={"x-allowed": "Name or Name(arguments), such as GaussianBlur(11), at most 200 characters"},
+    ),
+]
 
 
 class TrainingConfig(Settings):
@@ -27,9 +41,9 @@ class TrainingConfig(Settings):
 
     model: str = Field(
         default="vit_base_patch16_224",
-        pattern=r"^[A-Za-z0-9_.:/@\-]{1,256}$",
+        pattern=r"^[A-Za-z0-9_:/@\-][A-Za-z0-9_.:/@\-]{0,255}$",
         json_schema_extra={"x-allowed": "a timm model name, 1 to 256 characters, such as vit_base_patch16_224"},
-        description="Name of the timm model to train.",
+        description="Name of the timm model to train, with fresh weights.",
     )
     model_arguments: dict[str, ModelArgument] = Field(
         default={},
@@ -44,41 +58,98 @@ class TrainingConfig(Settings):
     )
     image_size: int = Field(default=224, ge=8, le=1024, description="Side of the square images, in pixels.")
     batch_size: int = Field(default=64, ge=1, le=4096, description="Batch of one training worker in one step, in rows.")
-    steps: int = Field(default=1000, ge=1, le=10_000_000, description="Length of the training, in optimizer steps.")
+    accumulate_batches: int = Field(
+        default=1, ge=1, le=1024, description="Gradient of one optimizer step of one training worker, in batches."
+    )
+    steps: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="Length of the training; null takes epochs, or 1000 where that is null too, in optimizer steps.",
+    )
+    epochs: int | None = Field(
+        default=None, ge=1, le=100_000, description="Length of the training in passes over the rows, instead of steps."
+    )
     learning_rate: float = Field(default=0.001, gt=0, le=10, description="Learning rate of the SGD optimizer.")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="Momentum of the SGD optimizer.")
-    precision: Literal["fp32", "bf16"] = Field(
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = Field(
         default="fp32", description="Number format of the forward and backward pass."
     )
+    compile: bool = Field(
+        default=False, description="Whether torch.compile translates the model: a slower start, then shorter steps."
+    )
+    channels_last: bool = Field(
+        default=False, description="Whether images and weights lie in memory with the color channels last."
+    )
     seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Seed of weights, data and shuffling.")
-    dataset: Literal["synthetic", "image_folder"] = Field(
+    dataset: Literal["synthetic", "image_folder", "parquet"] = Field(
         default="synthetic",
-        description="Source of the rows: made up on the hosts, or a folder of images for each class.",
+        description="Source of the rows: made up on the hosts, a folder of images for each class, or Parquet files.",
     )
     num_records: int = Field(default=64_000, ge=1, le=1_000_000_000, description="Size of the synthetic set, in rows.")
     channel: str = Field(
         default="training",
         pattern=CHANNEL_NAME_PATTERN,
         json_schema_extra={"x-allowed": CHANNEL_NAME_ALLOWED},
-        description="Name of the SageMaker input channel that holds the image folder.",
+        description="Name of the SageMaker input channel that holds the dataset; not used with data_uri.",
+    )
+    data_uri: str | None = Field(
+        default=None,
+        pattern=S3_URI_PATTERN,
+        json_schema_extra={"x-allowed": f"{S3_URI_ALLOWED}, or null"},
+        description="Where the hosts read the dataset in S3 while they train; null reads channel.",
+    )
+    image_column: str = Field(
+        default="image",
+        pattern=COLUMN_PATTERN,
+        json_schema_extra={"x-allowed": COLUMN_ALLOWED},
+        description="Name of the Parquet column that holds the images.",
+    )
+    label_column: str = Field(
+        default="label",
+        pattern=COLUMN_PATTERN,
+        json_schema_extra={"x-allowed": COLUMN_ALLOWED},
+        description="Name of the Parquet column that holds the classes.",
     )
     validation_share: float = Field(
         default=0.0, ge=0, le=0.5, description="Rows held out and scored at the end, as a share of all rows."
     )
-    max_bad_file_share: float = Field(
+    max_bad_share: float = Field(
         default=0.01,
         ge=0,
         le=1,
-        description="Unreadable files that are skipped before the run fails, as a share of all files.",
+        description="Unreadable rows that are skipped before the run fails, as a share of all rows.",
     )
-    transform: Literal["gaussian_blur_stack", "normalize"] = Field(
-        default="gaussian_blur_stack", description="Preprocessing of each image."
+    transform: str = Field(
+        default=DEFAULT_TRANSFORM,
+        pattern=TRANSFORM_PATTERN,
+        json_schema_extra={"x-allowed": f"{', '.join(BUILT_IN_TRANSFORMS)} or package.module:function"},
+        description="Preprocessing of each image: built in, transform_steps of torchvision, or your own function.",
+    )
+    transform_implementation: Literal["torchvision", "fused"] = Field(
+        default="torchvision",
+        description="How gaussian_blur_stack is computed; fused is faster and gives the same pixels but for rounding.",
+    )
+    transform_steps: Annotated[tuple[TransformStep, ...], ListOf("transform steps", most=MAX_TRANSFORM_STEPS)] = Field(
+        default=(),
+        description="With transform torchvision: classes of torchvision.transforms.v2, in order, as steps.",
+    )
+    code_channel: str | None = Field(
+        default=None,
+        pattern=CHANNEL_NAME_PATTERN,
+        json_schema_extra={"x-allowed": f"{CHANNEL_NAME_ALLOWED}, or null"},
+        description="Name of the input channel with Python files to import from; null has only those of the image.",
     )
     preprocess_on: Literal["all_hosts", "cpu_hosts"] = Field(
         default="all_hosts",
         description="Hosts that preprocess; cpu_hosts leaves hosts with accelerators to train while there are others.",
     )
-    prefetch_batches: int = Field(default=2, ge=1, le=64, description="Read-ahead of one training worker, in batches.")
+    prefetch_batches: int | None = Field(
+        default=None,
+        ge=1,
+        le=64,
+        description="Read-ahead of one training worker; null sizes it from measured times, in batches.",
+    )
     balance_rounds: int = Field(
         default=0,
         ge=0,
@@ -115,38 +186,30 @@ class TrainingConfig(Settings):
         """Every setting that is not None as text of at most 2,500 characters; from_hyperparameters gives it back."""
         return encode_hyperparameters(self)
 
+    def num_steps(self, num_rows: int, num_workers: int) -> int:
+        """Optimizer steps of a training over `num_rows` rows by `num_workers` training workers together."""
+        if self.epochs is None:
+            return self.steps or DEFAULT_STEPS
+        rows_per_step = self.batch_size * self.accumulate_batches * num_workers
+        return -(-self.epochs * num_rows // rows_per_step)
+
+    @field_validator("model")
+    @classmethod
+    def _check_that_timm_has_it(cls, value: str) -> str:
+        if not is_model(value):
+            names = ", ".join(near_models(value)) or MODELS_OF_NO_KIN
+            raise complaint(NOT_A_MODEL.format(value=show_value(value), names=names))
+        return value
+
+    @field_validator("transform")
+    @classmethod
+    def _check_that_it_is_known(cls, value: str) -> str:
+        if ":" not in value and value not in BUILT_IN_TRANSFORMS:
+            names = ", ".join(nearest(value, BUILT_IN_TRANSFORMS) or BUILT_IN_TRANSFORMS)
+            raise complaint(NOT_A_TRANSFORM.format(value=show_value(value), names=names))
+        return value
+
     @classmethod
     def relations(cls, raw: Mapping[str, Any]) -> list[Finding]:
-        """What is wrong with the arguments of the model, each by its name."""
-        arguments = raw.get("model_arguments")
-        if not isinstance(arguments, dict):
-            return []
-        if _num_characters(arguments) > MAX_VALUE_CHARACTERS:
-            return [(("model_arguments",), TOO_MANY_CHARACTERS.format(limit=MAX_VALUE_CHARACTERS))]
-        found = {name: _argument_problem(name, value) for name, value in arguments.items() if isinstance(name, str)}
-        return [(("model_arguments", name), problem) for name, problem in found.items() if problem]
-
-
-def _argument_problem(name: str, value: object) -> str | None:
-    items = value if isinstance(value, list) else [value]
-    for item in items:
-        if not isinstance(item, JsonScalar):
-            return NOT_AN_ARGUMENT.format(value=show_value(item))
-        if isinstance(item, float) and not math.isfinite(item):
-            return NOT_FINITE.format(value=show_value(item))
-    return SECRET_ADVICE if looks_secret("", name) or any(looks_secret(name, item) for item in items) else None
-
-
-def _num_characters(arguments: Mapping[str, object]) -> int:
-    """At least as many characters as the arguments take as JSON: what is no text counts with the most it can take."""
-    return 1 + sum(_text_characters(str(name)) + _characters(value) + 2 for name, value in arguments.items())
-
-
-def _characters(value: object) -> int:
-    if isinstance(value, list):
-        return 1 + sum(1 + (_text_characters(item) if isinstance(item, str) else NUMBER_CHARACTERS) for item in value)
-    return _text_characters(value) if isinstance(value, str) else NUMBER_CHARACTERS
-
-
-def _text_characters(text: str) -> int:
-    return 2 + len(re.sub(r"[\x00-\x1f]", "123456", re.sub(r'["\\]', "12", text)))
+        """What is wrong between the settings of the training, and with the arguments of the model."""
+        return training_relations(raw)

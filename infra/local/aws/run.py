@@ -1,5 +1,6 @@
 """`make run`: the stack on an embedded AWS, one execution whose jobs really run on this machine, the Results table."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -7,7 +8,8 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,8 +51,12 @@ class Run:
 
         Raises:
             EmulatorError, DeployError: the embedded AWS or the CDK does not do its part.
-            RunFailed: the execution does not.
+            RunFailed: the execution does not, or another run is at work in this folder.
         """
+        with alone_in(self._output_dir.parent):
+            return self._run()
+
+    def _run(self) -> Comparison:
         shutil.rmtree(self._output_dir, ignore_errors=True)
         with EmbeddedAws(runner_command=self._runner_command, work_dir=self._output_dir / "aws") as aws:
             self._say(f"an AWS of this machine's own answers at {aws.endpoint}")
@@ -131,6 +137,21 @@ class Run:
         print(f"[{time.monotonic() - self._began:5.1f} s] {text}", flush=True)
 
 
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keeps a second run out of a folder until this one ends, however it ends; raises RunFailed in a second one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFailed(f"{folder}: another `make run` is at work here; wait until it has ended") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def check_metrics(
     arm: str, told: Mapping[str, float], described: Sequence[Mapping[str, Any]], headline: Mapping[str, float]
 ) -> None:
@@ -152,8 +173,8 @@ def _limits(aws: EmbeddedAws, job_name: str) -> str:
 
 
 def _runner_command() -> list[str]:
-    shares = [f"--cpu-share={group}={cores}" for group, cores in scale_model.CPU_SHARES.items()]
-    return [*LOCAL_RUNNER, *shares, f"--bind-share-at={scale_model.BIND_SHARES_AT}"]
+    shares = [(event, *share) for event, shares in scale_model.CPU_SHARE_AT.items() for share in shares.items()]
+    return [*LOCAL_RUNNER, *(f"--cpu-share={event}:{group}={cores}" for event, group, cores in shares)]
 
 
 def _counterpoise(aws: EmbeddedAws, *arguments: str, is_shown: bool = False) -> str:

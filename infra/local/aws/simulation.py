@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
-from ministack.core import iam_evaluator
-from ministack.core.responses import get_account_id, get_region
 from ministack.services import iam
+
+from infra.local.aws.role_policies import decision
 
 _DECISIONS = {"Allow": "allowed", "Deny": "explicitDeny", "ImplicitDeny": "implicitDeny"}
 _simulate = iam._IAM_HANDLERS["SimulatePrincipalPolicy"]
@@ -18,23 +18,14 @@ def simulate(parameters: Mapping[str, Any]) -> Any:
     arn = iam._p(parameters, "PolicySourceArn")
     if ":role/" not in arn:
         return _simulate(parameters)
-    policies = iam_evaluator._gather_role_policies(arn.rpartition("/")[2], get_account_id())
+    context = dict(_context(parameters))
     results = ""
     for action in _members(parameters, "ActionNames"):
         for resource in _members(parameters, "ResourceArns") or ["*"]:
-            question = iam_evaluator.EvalContext(
-                principal_arn=arn,
-                principal_type="AssumedRole",
-                principal_account=get_account_id(),
-                action=action,
-                resource_arn=resource,
-                region=get_region(),
-                service_context=dict(_context(parameters)),
-            )
-            decision = _DECISIONS[iam_evaluator.evaluate(question, policies).decision]
+            decided = _DECISIONS[decision(arn, arn, action, resource, context)]
             results += (
                 f"<member><EvalActionName>{escape(action)}</EvalActionName>"
-                f"<EvalResourceName>{escape(resource)}</EvalResourceName><EvalDecision>{decision}</EvalDecision></member>"
+                f"<EvalResourceName>{escape(resource)}</EvalResourceName><EvalDecision>{decided}</EvalDecision></member>"
             )
     inner = f"<EvaluationResults>{results}</EvaluationResults><IsTruncated>false</IsTruncated>"
     answer = f"<SimulatePrincipalPolicyResult>{inner}</SimulatePrincipalPolicyResult>"
@@ -51,4 +42,4 @@ def _context(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     names = (key for key in parameters if key.endswith(".ContextKeyName"))
     for key in names:
         values = _members(parameters, f"{key.removesuffix('ContextKeyName')}ContextKeyValues")
-        yield iam._p(parameters, key).lower(), values[0] if len(values) == 1 else values
+        yield iam._p(parameters, key), values[0] if len(values) == 1 else values

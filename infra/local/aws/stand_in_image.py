@@ -16,12 +16,12 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from infra.local.aws.settings import PROJECT_ROOT, REGION, ROOT_CREDENTIALS
+from infra.settings import CURRENT_TAG_PREFIX
 
 _MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
 _CONFIG_TYPE = "application/vnd.docker.container.image.v1+json"
 _PARTS = ("container", "training")
 _SUFFIXES = (".py", ".txt", ".json")
-CURRENT_TAG_PREFIX = "current-"  # of images that the image parameter has pointed at, as `counterpoise image push` does
 
 
 class NoStack(RuntimeError):

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ministack.core import iam_evaluator
 from ministack.core.responses import get_account_id, get_region
+
+from infra.local.aws.role_policies import decision
 
 Check = tuple[str, str, dict[str, Any]]
 """An action, the resource it is made on and what its conditions can see."""
@@ -12,21 +13,9 @@ Check = tuple[str, str, dict[str, Any]]
 
 def refusal(role_arn: str, service: str, action: str, arguments: Any) -> str | None:
     """AWS's sentence for the first right that the role lacks for a call, None if it may make the call."""
-    role = role_arn.rpartition("/")[2]
-    principal = f"arn:aws:sts::{get_account_id()}:assumed-role/{role}/execution"
-    policies = iam_evaluator._gather_role_policies(role, get_account_id())
+    principal = f"arn:aws:sts::{get_account_id()}:assumed-role/{role_arn.rpartition('/')[2]}/execution"
     for needed, resource, context in _checks(service, action[0].upper() + action[1:], arguments or {}):
-        question = iam_evaluator.EvalContext(
-            principal_arn=principal,
-            principal_type="AssumedRole",
-            principal_account=get_account_id(),
-            action=needed,
-            resource_arn=resource,
-            region=get_region(),
-            secure_transport=True,
-            service_context={key.lower(): value for key, value in context.items()},
-        )
-        if iam_evaluator.evaluate(question, policies).decision != "Allow":
+        if decision(role_arn, principal, needed, resource, context) != "Allow":
             reason = f"because no identity-based policy allows the {needed} action"
             return f"User: {principal} is not authorized to perform: {needed} on resource: {resource} {reason}"
     return None

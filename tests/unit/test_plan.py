@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from training.contract import ContractError
-from training.data.plan import PermutedRows, RowPlan, Split, check_enough_rows, permute, split_rows
+from training.data.permutation import permute
+from training.data.plan import PermutedRows, RowPlan, Split, check_enough_rows, split_rows
 
 NUM_ROWS = st.integers(1, 700)
 SEEDS = st.integers(0, 2**31 - 1)
@@ -90,6 +91,15 @@ def test_a_billion_rows_cost_no_memory() -> None:
     assert 0 <= rows.min() < rows.max() < 10**9
 
 
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_every_place_knows_its_epoch(shuffle: bool) -> None:
+    plan = RowPlan(4, 0, shuffle)
+    assert plan.epochs(2, 9).tolist() == [0, 0, 1, 1, 1, 1, 2]
+    assert (plan.epochs(5, 5).size, str(plan.epochs(0, 1).dtype)) == (0, "int64")
+    with pytest.raises(ValueError, match="0 <= start <= stop"):
+        plan.epochs(3, 2)
+
+
 def test_without_shuffling_rows_come_in_order() -> None:
     assert RowPlan(4, 0, shuffle=False).rows(2, 9).tolist() == [2, 3, 0, 1, 2, 3, 0]
     assert RowPlan(4, 0, shuffle=False).rows(5, 5).tolist() == []
@@ -146,7 +156,7 @@ def test_the_same_seed_holds_out_the_same_rows() -> None:
 def test_without_a_share_nothing_is_held_out() -> None:
     for labels in (None, np.zeros(10, np.int64)):
         training, validation = _all_rows(split_rows(10, 0.0, 0, labels))
-        assert sorted(training) == list(range(10))
+        assert training == list(range(10))
         assert validation == []
 
 

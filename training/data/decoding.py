@@ -1,10 +1,9 @@
-"""Any JPEG or PNG becomes a square RGB image of the set size; what cannot be read says why."""
+"""Any JPEG or PNG becomes a square RGB image of the set size; what cannot be decoded says why."""
 
 from __future__ import annotations
 
-import stat
+import io
 import warnings
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,38 +26,53 @@ _TURNS = {
 }
 # Transparent images are shown on white nearly everywhere, and dark drawings would vanish on black.
 _BACKGROUND = (255, 255, 255, 255)
+_DRAFT_FACTOR = 2  # twice the size: what is resized by half or more shows no trace of how it was decoded
 _MAX_REASON_CHARACTERS = 200
 
 
-def decode_image(path: Path, image_size: int, name: str | None = None) -> NDArray[np.uint8]:
-    """Read a JPEG or PNG as uint8 RGB of shape (image_size, image_size, 3), a new writable array.
+def decode_image(content: bytes, image_size: int, name: str) -> NDArray[np.uint8]:
+    """Decode a JPEG or PNG as uint8 RGB of shape (image_size, image_size, 3), a new writable array.
 
     Orientation is applied, palette, gray and CMYK converted, 16-bit gray scaled to 8 bits, transparency laid over
-    white; then the shorter side is resized to `image_size` (bilinear, antialiased) and the centre cut out, as
-    torchvision's Resize and CenterCrop do. Raises UnreadableRow, with `name` or the path, for a file that is missing,
-    empty, cut short, something else, or larger than Pillow's limit for decompression bombs (179 megapixels).
+    white, of several pictures the first taken; then the shorter side is resized to `image_size` (bilinear,
+    antialiased) and the centre cut out, as torchvision's Resize and CenterCrop do. A JPEG at least four times as large
+    is decoded at a half, quarter or eighth of its size, never below twice `image_size`, which may shift it by half a
+    pixel. Raises UnreadableRow, with `name`, for what is empty, cut short, something else, or larger than Pillow's
+    limit for decompression bombs (179 megapixels).
     """
-    shown = name or str(path)
     try:
-        _check_file(path)
+        if not content:
+            raise ValueError("empty file")
         # What Pillow warns of (size, corrupt metadata) is either an error below or does not touch the pixels.
-        with warnings.catch_warnings(action="ignore"), Image.open(path, formats=_FORMATS) as image:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            Image.open(io.BytesIO(content), formats=_FORMATS) as image,
+        ):
+            # The decoder of JPEG scales by itself while it decodes; a photo of 12 megapixels then takes a third.
+            image.draft(None, (_DRAFT_FACTOR * image_size, _DRAFT_FACTOR * image_size))
             image.load()
             return np.array(_resize_and_crop(_to_rgb(_upright(image)), image_size))
     except UnidentifiedImageError as error:
-        raise UnreadableRow(shown, "not a JPEG or PNG image") from error
+        raise UnreadableRow(name, "not a JPEG or PNG image") from error
     except MemoryError:
         raise  # the host's trouble, not the file's
     except Exception as error:  # decoders raise anything from struct.error to IndexError on damaged files
-        raise UnreadableRow(shown, _one_line(error)) from error
+        raise UnreadableRow(name, one_line(error)) from error
 
 
-def _check_file(path: Path) -> None:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
-        raise ValueError("not a regular file")
-    if status.st_size == 0:
-        raise ValueError("empty file")
+def fit_pixels(pixels: NDArray[np.uint8], image_size: int, name: str) -> NDArray[np.uint8]:
+    """Bring an image that is pixels already to uint8 RGB of shape (image_size, image_size, 3), as `decode_image` does.
+
+    `pixels` is uint8 of shape (height, width) for gray, (height, width, 3) or (3, height, width); an image that fits
+    both of the last is taken as the former. Raises UnreadableRow, with `name`, for any other shape.
+    """
+    shape = pixels.shape
+    if pixels.ndim == 3 and shape[0] == 3 and shape[2] != 3:
+        pixels = pixels.transpose(1, 2, 0)
+    if not pixels.size or (pixels.ndim != 2 and (pixels.ndim != 3 or pixels.shape[2] != 3)):
+        raise UnreadableRow(name, f"has shape {shape}; expected (height, width, 3), (3, height, width) or gray")
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    return np.array(_resize_and_crop(image.convert("RGB"), image_size))
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -75,7 +89,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         return image
     if image.mode.startswith("I"):  # 16-bit gray; Pillow's own conversion would clip instead of scale
         values = np.asarray(image).astype(np.int64).clip(0, 65535)
-        return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")
+        gray = ((values * 255 + 32767) // 65535).astype(np.uint8)
+        gray[values == image.info.get("transparency")] = _BACKGROUND[0]
+        return Image.fromarray(gray).convert("RGB")
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, _BACKGROUND), image)
@@ -94,6 +110,7 @@ def _resize_and_crop(image: Image.Image, size: int) -> Image.Image:
     return image.resize((size, size), Image.Resampling.BILINEAR, box=(left * scale_x, top * scale_y, right, bottom))
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """Return what an exception says, or its kind where it says nothing, without line breaks and cut short."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join((text or type(error).__name__).split())[:_MAX_REASON_CHARACTERS]

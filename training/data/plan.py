@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from training.contract import ContractError
+from training.data.locality import LocalOrder
+from training.data.permutation import Int64Array, permute
 
-Int64Array = NDArray[np.int64]
-
-# Six rounds of a balanced Feistel network: four already pass for random to anyone without the key (Luby and Rackoff,
-# 1988); two more make up for the tiny domains of small datasets, where a half is one to four bits wide.
-_NUM_ROUNDS = 6
 # The numbers that keep the permutation of an epoch and the draw of the validation rows apart for one and the same seed.
 _EPOCH_STREAM, _SPLIT_STREAM = 0, 1
 
@@ -27,37 +22,6 @@ class RowIds(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, positions: Int64Array, /) -> Int64Array: ...
-
-
-def permute(positions: Int64Array, num_rows: int, key: Sequence[int]) -> Int64Array:
-    """Send positions 0..num_rows-1, int64 of any length, through the permutation of 0..num_rows-1 that `key` names.
-
-    A keyed Feistel network over the smallest even number of bits that holds `num_rows`, repeated for values that fall
-    outside (cycle walking). It costs no memory, so 1e9 rows are as cheap as ten, and any place can be asked for.
-    """
-    half_bits = max(1, math.ceil((num_rows - 1).bit_length() / 2))
-    round_keys = np.random.SeedSequence(key).generate_state(_NUM_ROUNDS, np.uint64).astype(np.uint64, copy=False)
-    values = _feistel(positions.astype(np.uint64), half_bits, round_keys)
-    # The domain is less than four times num_rows, so on average fewer than four passes are needed; every pass moves
-    # along a cycle of the permutation that starts inside 0..num_rows-1, so it comes back inside and the loop ends.
-    while (outside := values >= num_rows).any():
-        values[outside] = _feistel(values[outside], half_bits, round_keys)
-    return values.astype(np.int64)
-
-
-def _feistel(values: NDArray[np.uint64], half_bits: int, round_keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    width, mask = np.uint64(half_bits), np.uint64((1 << half_bits) - 1)
-    left, right = values >> width, values & mask
-    for round_key in round_keys:
-        left, right = right, left ^ (_scramble(right + round_key) & mask)
-    return (left << width) | right
-
-
-def _scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix 64-bit values, wrapping around; the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 @dataclass(frozen=True)
@@ -77,28 +41,48 @@ class PermutedRows:
 
 
 @dataclass(frozen=True)
+class EveryRow:
+    """All rows of a dataset in ascending order."""
+
+    num_rows: int
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, positions: Int64Array, /) -> Int64Array:
+        return positions
+
+
+@dataclass(frozen=True)
 class RowPlan:
     """An endless sequence of row ids: place g lies in epoch g // num_rows, and an epoch has every row exactly once.
 
     `shuffle` draws an own permutation per epoch from (seed, epoch); without it the rows come in order. `subset` is a
-    set of `num_rows` rows to use instead of 0..num_rows-1, for instance the training rows of a split.
+    set of `num_rows` rows to use instead of 0..num_rows-1, for instance the training rows of a split. With
+    `read_groups`, the ends of the dataset's read groups (`Source.read_groups`), a permutation keeps rows of a group
+    near each other (training.data.locality); the subset must be ascending then.
     """
 
     num_rows: int
     seed: int
     shuffle: bool
     subset: RowIds | None = None
+    read_groups: InitVar[Int64Array | None] = None
+    _order: LocalOrder | None = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, read_groups: Int64Array | None) -> None:
         if self.num_rows < 1:
             raise ContractError(["too few rows: 0 rows; the dataset needs at least one"])
         if self.subset is not None and len(self.subset) != self.num_rows:
             raise ValueError(f"num_rows is {self.num_rows}, but the subset has {len(self.subset)} rows")
+        order = None
+        if self.shuffle and read_groups is not None:
+            order = LocalOrder(self._group_ends(read_groups), (self.seed, _EPOCH_STREAM))
+        object.__setattr__(self, "_order", order)  # the class is frozen
 
     def rows(self, start: int, stop: int) -> Int64Array:
         """Return the row ids, int64, at the places `start` to `stop` (excluded) of the run; epochs may be crossed."""
-        if not 0 <= start <= stop:
-            raise ValueError(f"places must satisfy 0 <= start <= stop, got {start} and {stop}")
+        _check_places(start, stop)
         parts = []
         while start < stop:
             epoch, first = divmod(start, self.num_rows)
@@ -107,11 +91,33 @@ class RowPlan:
             start += count
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
+    def epochs(self, start: int, stop: int) -> Int64Array:
+        """Return the epoch, int64 from 0, of each of the places `start` to `stop` (excluded)."""
+        _check_places(start, stop)
+        return np.arange(start, stop, dtype=np.int64) // self.num_rows
+
     def _rows_of_epoch(self, epoch: int, first: int, count: int) -> Int64Array:
-        positions = np.arange(first, first + count, dtype=np.int64)
-        if self.shuffle:
-            positions = permute(positions, self.num_rows, (self.seed, _EPOCH_STREAM, epoch))
+        if self._order is not None:
+            positions = self._order.rows(epoch, first, count)
+        else:
+            positions = np.arange(first, first + count, dtype=np.int64)
+            if self.shuffle:
+                positions = permute(positions, self.num_rows, (self.seed, _EPOCH_STREAM, epoch))
         return positions if self.subset is None else self.subset[positions]
+
+    def _group_ends(self, read_groups: Int64Array) -> Int64Array:
+        """Return the ends of the read groups counted in rows of the subset: of ascending rows, a group's adjoin."""
+        if self.subset is None:
+            return read_groups
+        rows = self.subset[np.arange(self.num_rows, dtype=np.int64)]
+        if (np.diff(rows) <= 0).any():
+            raise ValueError("the subset must be ascending where rows are read in groups")
+        return np.searchsorted(rows, read_groups).astype(np.int64, copy=False)
+
+
+def _check_places(start: int, stop: int) -> None:
+    if not 0 <= start <= stop:
+        raise ValueError(f"places must satisfy 0 <= start <= stop, got {start} and {stop}")
 
 
 def check_enough_rows(num_rows: int, num_workers: int) -> None:
@@ -134,11 +140,11 @@ class Split:
 def split_rows(num_rows: int, validation_share: float, seed: int, labels: Int64Array | None = None) -> Split:
     """Hold out `validation_share` (0..0.5) of the rows, at least one; the choice depends on the seed only.
 
-    With `labels` (int64, one per row) every class is held out by the same share and keeps a training row. Raises
-    ContractError where a share above 0 leaves nothing to train on or to hold out.
+    With `labels` (int64, one per row) every class is held out by the same share and keeps a training row, and both
+    parts are ascending. Raises ContractError where a share above 0 leaves nothing to train on or to hold out.
     """
     if validation_share <= 0:
-        return Split(PermutedRows(num_rows, seed, 0, num_rows), PermutedRows(num_rows, seed, 0, 0))
+        return Split(training=EveryRow(num_rows), validation=EveryRow(0))
     if labels is not None:
         return _split_by_class(labels, validation_share, seed)
     if num_rows < 2:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from training.contract import ContractError, TrainingConfig
+
+if TYPE_CHECKING:
+    from training.data.storage import Storage
 
 DEFAULT_NUM_CLASSES = 1000
 """Classes of the synthetic set where the run names no number, as ImageNet has."""
@@ -52,6 +55,20 @@ class Source(Protocol):
         """Return the classes of all rows, int64, where they cost nothing to know; None elsewhere."""
         ...
 
+    def read_groups(self) -> NDArray[np.int64] | None:
+        """Return the ends (excluded) of the runs of rows that are read at once, int64, ascending.
+
+        None where any row is as cheap to read as another.
+        """
+        ...
+
+    def expect(self, rows: NDArray[np.int64]) -> None:
+        """Say which rows will be read next, in their order, so that what is far away can be fetched meanwhile.
+
+        A hint, for one reading thread a process: what was said before counts no more, and any row can still be read.
+        """
+        ...
+
     def read(self, row: int) -> NDArray[np.uint8]:
         """Return the image, uint8 of shape (image_size, image_size, 3), RGB, writable; raises UnreadableRow."""
         ...
@@ -66,16 +83,34 @@ def open_source(config: TrainingConfig, data_folder: Path) -> Source:
 
     Raises ContractError in one line where the folder is not what it should be.
     """
-    # Imported here: a run of synthetic rows needs no image decoder.
-    from training.data.image_folder import ImageFolder
-    from training.data.synthetic import Synthetic
-
+    # Imported here: a run of synthetic rows needs no image decoder, and only Parquet and S3 need pyarrow (0.4 s).
     if config.dataset == "synthetic":
+        from training.data.synthetic import Synthetic
+
         num_classes = config.num_classes or DEFAULT_NUM_CLASSES
         return Synthetic(config.num_records, num_classes, config.image_size, config.seed)
-    source = ImageFolder(data_folder / config.channel, config.image_size)
+    storage = _open_storage(config, data_folder)
+    source: Source
+    if config.dataset == "image_folder":
+        from training.data.image_folder import ImageFolder
+
+        source = ImageFolder(storage, config.image_size)
+    else:
+        from training.data.parquet import Parquet
+
+        source = Parquet(storage, config.image_size, config.image_column, config.label_column)
     check_num_classes(config.num_classes, source)
     return source
+
+
+def _open_storage(config: TrainingConfig, data_folder: Path) -> Storage:
+    if config.data_uri is None:
+        from training.data.storage import LocalFolder
+
+        return LocalFolder(data_folder / config.channel)
+    from training.data.s3 import S3Folder
+
+    return S3Folder.at(config.data_uri)
 
 
 def check_num_classes(num_classes: int | None, source: Source) -> None:

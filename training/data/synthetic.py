@@ -33,6 +33,12 @@ class Synthetic:
     def known_labels(self) -> None:
         """Return None: labels are drawn row by row, and a split by class would gain nothing with noise for images."""
 
+    def read_groups(self) -> None:
+        """Return None: no row is cheaper after another."""
+
+    def expect(self, rows: NDArray[np.int64]) -> None:
+        """Do nothing: there is nothing to fetch."""
+
     def read(self, row: int) -> NDArray[np.uint8]:
         """Return noise drawn from (seed, row): uint8 (image_size, image_size, 3), a new writable array."""
         # Raw words of SFC64 viewed as bytes: of NumPy's generators and ways to draw, the cheapest (75 us for

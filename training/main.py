@@ -97,6 +97,8 @@ def _drive(files: JobFiles) -> int:
     config = TrainingConfig.from_hyperparameters(read_hyperparameters(files.hyperparameters))
     plan = check(config, files.data_dir)
     events.emit("settings_checked", rows=plan.num_training_rows, validation_rows=plan.num_validation_rows)
+    for note in plan.notes:
+        events.emit("note", text=note)
     _wait_until(files.ready_file, timeout_seconds=config.join_timeout_seconds + READY_MARGIN_SECONDS)
     summary = run(config, plan, files)
     return EXIT_STOPPED if summary["stopped"] else EXIT_SUCCESS

@@ -11,7 +11,7 @@ from typing import Any
 from training.contract import ContractError, TrainingConfig
 from training.data.plan import RowPlan, split_rows
 from training.data.sources import Source, open_source
-from training.data.transforms import Transform, create_transform
+from training.data.transforms import Transform, check_transform, create_transform
 from training.models import ModelDescription, check_model, model_mean_and_std
 
 EXIT_BAD_INPUT = 2
@@ -26,6 +26,8 @@ class Plan:
     description: ModelDescription
     training: RowPlan
     validation: RowPlan | None
+    notes: tuple[str, ...]
+    """What is not wrong, but the user should know."""
 
     @property
     def num_training_rows(self) -> int:
@@ -39,19 +41,21 @@ class Plan:
 
 
 def check(config: TrainingConfig, data_dir: Path) -> Plan:
-    """Open the data, look up the model, lay out the rows.
+    """Open the data, look up the model, transform one row, lay out all of them.
 
     Raises:
-        ContractError: whatever is wrong with the settings or the data folder, one line per problem.
+        ContractError: whatever is wrong with the settings, the data or the user's code, one line per problem.
     """
     source = open_source(config, data_dir)
     num_classes = config.num_classes or source.num_classes
     check_model(config.model, num_classes, config.image_size, config.model_arguments)
     mean, std = model_mean_and_std(config.model)
+    transform = create_transform(config, mean, std, data_dir)
+    notes = check_transform(transform, source, config.image_size)
     split = split_rows(source.num_rows, config.validation_share, config.seed, source.known_labels())
     return Plan(
         source=source,
-        transform=create_transform(config.transform, config.seed, mean, std),
+        transform=transform,
         description=ModelDescription(
             name=config.model,
             num_classes=num_classes,
@@ -61,10 +65,17 @@ def check(config: TrainingConfig, data_dir: Path) -> Plan:
             std=std,
             class_names=source.class_names,
         ),
-        training=RowPlan(len(split.training), config.seed, shuffle=True, subset=split.training),
+        training=RowPlan(
+            len(split.training),
+            config.seed,
+            shuffle=True,
+            subset=split.training,
+            read_groups=source.read_groups(),
+        ),
         validation=RowPlan(len(split.validation), config.seed, shuffle=False, subset=split.validation)
         if len(split.validation)
         else None,
+        notes=tuple(notes),
     )
 
 
@@ -92,10 +103,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--data-dir", type=Path, required=True, help="the folder with one folder per input channel")
     values = parser.parse_args(arguments)
     try:
-        check(TrainingConfig.from_hyperparameters(read_hyperparameters(values.hyperparameters)), values.data_dir)
+        plan = check(TrainingConfig.from_hyperparameters(read_hyperparameters(values.hyperparameters)), values.data_dir)
     except ContractError as error:
         print("\n".join(error.problems), file=sys.stderr)
         return EXIT_BAD_INPUT
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
     return 0
 
 

@@ -52,7 +52,7 @@ class Job:
             self.calls.append("check")
             if checking:
                 raise checking
-            return SimpleNamespace(num_training_rows=7, num_validation_rows=3)
+            return SimpleNamespace(num_training_rows=7, num_validation_rows=3, notes=("other pixels",))
 
         def train(*_: object) -> dict[str, Any]:
             self.calls.append("train")
@@ -91,8 +91,9 @@ def test_the_command_line_names_every_file(job: Job) -> None:
 def test_success(job: Job) -> None:
     assert job.run() == EXIT_SUCCESS
     assert job.failure is None
-    (event,) = job.events
+    event, note = job.events
     assert (event["event"], event["rows"], event["validation_rows"]) == ("settings_checked", 7, 3)
+    assert (note["event"], note["text"]) == ("note", "other pixels")
     assert event["at"].endswith("+00:00")
 
 

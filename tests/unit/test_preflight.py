@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GOOD_IMAGE = ROOT / "tests" / "cases" / "images" / "ok_000.jpg"
 FOLDER = {"dataset": "image_folder", "model": "test_vit", "image_size": "160", "transform": "normalize"}
 
+SMALL = {"model": "test_vit", "image_size": "160", "num_records": "10"}
+
 Refusals = Callable[[Mapping[str, str]], list[str]]
 
 
@@ -46,7 +48,7 @@ def images(tmp_path: Path) -> Path:
 
 def test_an_unknown_model_comes_with_the_nearest_names(refusals: Refusals) -> None:
     (line,) = refusals({"model": "vit_bse_patch16_224"})
-    assert line.startswith("training.model: 'vit_bse_patch16_224' is not a timm model; nearest: vit_base_patch16_224")
+    assert line.startswith("model: 'vit_bse_patch16_224' is not a model of timm; nearest: vit_base_patch16_224")
 
 
 def test_an_image_size_that_does_not_fit(refusals: Refusals) -> None:
@@ -85,6 +87,25 @@ def test_fewer_classes_than_the_folder_has(refusals: Refusals, images: Path) -> 
     (images / "owl" / "0.jpg").symlink_to(GOOD_IMAGE)
     (line,) = refusals({**FOLDER, "num_classes": "2"})
     assert line.startswith("training.num_classes: 2 is fewer than the 3 classes of the dataset")
+
+
+def test_an_own_function_is_run_before_anything_is_paid_for(
+    refusals: Refusals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    code = tmp_path / "data" / "code"
+    code.mkdir(parents=True)
+    (code / "unscaled_float.py").write_text("def work(image):\n    return image.float()\n")
+    settings = {**SMALL, "transform": "unscaled_float:work", "code_channel": "code"}
+    (line,) = refusals(settings)
+    assert line.startswith("batch images: mean 12")
+    (line,) = refusals({**settings, "transform": "unscaled_float:wark"})
+    assert line == "training.transform: module unscaled_float has no function 'wark'; known: work"
+
+
+def test_wrong_steps_have_a_line_each(refusals: Refusals) -> None:
+    lines = refusals({**SMALL, "transform": "torchvision", "transform_steps": json.dumps(["Blur(3)", "Resize"])})
+    assert [line.partition(": ")[0] for line in lines] == ["training.transform_steps[0]", "training.transform_steps[1]"]
 
 
 def test_every_wrong_setting_has_its_line(refusals: Refusals) -> None:
@@ -137,4 +158,4 @@ def test_the_command_refuses_without_a_traceback(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (EXIT_BAD_INPUT, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("training.model: 'resnet500' is not a timm model; nearest: resnet50")
+    assert line.startswith("model: 'resnet500' is not a model of timm; nearest: resnet50")

@@ -7,11 +7,12 @@ so that the hosts that train are as busy with it as they are in a step.
 
 import copy
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from torch import nn
 
-from training.data.feed import Part, training_spans
+from training.data.batch import Part
+from training.data.spans import training_spans
 from training.rank import Rank
 from training.step import compute_gradients, wait_for
 
@@ -21,9 +22,12 @@ SPARE_BATCHES = 4
 CPU_HOSTS, ALL_HOSTS = "cpu_hosts", "all_hosts"
 
 
-def measure_balance(rank: Rank, model: nn.Module) -> dict[str, list[float]] | None:
+def measure_balance(
+    rank: Rank, model: nn.Module, turns: Mapping[str, Collection[str] | None] | None = None
+) -> dict[str, list[float]] | None:
     """Of every turn, over all ranks, images per second and busy cores; None where there is nothing to measure.
 
+    `turns` are the groups whose hosts prepare, by the name of the turn, None for all; without it the CPU hosts and all.
     Busy cores are the CPU time that preparing took per second, `<hosts>_cores`. On a machine that changes its speed
     between two turns they are what can be compared: the images of a slow second cost more CPU time.
     """
@@ -32,8 +36,8 @@ def measure_balance(rank: Rank, model: nn.Module) -> dict[str, list[float]] | No
         return None
     bare = copy.deepcopy(getattr(model, "module", model))
     figures: dict[str, list[float]] = {}
-    turns = [(CPU_HOSTS, job.cpu_groups), (ALL_HOSTS, None)] * job.config.balance_rounds
-    for hosts, groups in turns:
+    taken = turns or {CPU_HOSTS: job.cpu_groups, ALL_HOSTS: None}
+    for hosts, groups in [*taken.items()] * job.config.balance_rounds:
         if rank.is_asked_to_stop():
             return None
         rate, cores = (rank.sum(value) for value in preparing_rates(_turn(rank, bare, groups)))
@@ -65,7 +69,7 @@ def preparing_rates(parts: Iterable[Part]) -> tuple[float, float]:
 def _turn(rank: Rank, model: nn.Module, groups: Collection[str] | None) -> list[Part]:
     """The parts of a turn's batches, but for the first one, which says who started first and not who is faster."""
     spans = training_spans(
-        num_steps=BATCHES_OF_A_TURN + SPARE_BATCHES,
+        num_batches=BATCHES_OF_A_TURN + SPARE_BATCHES,
         batch_size=rank.job.config.batch_size,
         rank=rank.index,
         world_size=rank.world_size,

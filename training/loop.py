@@ -1,88 +1,87 @@
 """The training loop that every training worker runs: the article's experiment on today's APIs."""
 
+import contextlib
 import gc
-import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ray
 import torch
-from torch import nn
 
 from training.balance import measure_balance
-from training.data.feed import Batch, Feed, single_pass_spans
+from training.data.batch import Batch
+from training.data.spans import single_pass_spans
 from training.metrics import StepTimes
+from training.numerics import compile_errors_in_one_line
 from training.rank import Rank, TrainJob, check_bad_share
-from training.step import compute_gradients, wait_for
+from training.step import Learner, usable_rows
+from training.timing import StepTimer
 
 
 def train(settings: dict[str, "ray.ObjectRef[TrainJob]"]) -> dict[str, Any]:
     """Train one model on this rank's share of every batch; the reporting rank also writes the model and the summary.
 
     Raises:
-        ContractError: the first batch is not what the model takes.
+        ContractError: the first batch is not what the model takes, or the model cannot be compiled.
         BadFiles: too many rows could not be read.
     """
     job = ray.get(settings["job"])
-    rank = Rank(job)
-    model, optimizer = rank.set_up()
+    with compile_errors_in_one_line() if job.config.compile else contextlib.nullcontext():
+        return _train(Rank(job))
+
+
+def _train(rank: Rank) -> dict[str, Any]:
+    job = rank.job
+    learner = rank.set_up()
     gc.freeze()  # as in the data workers: no collection walks through what the imports have left
     feed = rank.feed(job.training, rank.training_spans())
     try:
-        stopped = _run_steps(rank, model, optimizer, feed)
+        stopped = _run_steps(rank, learner, feed)
     finally:
         feed.close()
-    balance = None if stopped else measure_balance(rank, model)
+    balance = None if stopped else measure_balance(rank, learner.model)
     if not stopped:
         rank.note_last_step()
-    accuracy = None if stopped or not job.num_validation_rows else _validate(rank, model)
-    return rank.finish(model, stopped=stopped, accuracy=accuracy, balance=balance)
+    accuracy = None if stopped or not job.num_validation_rows else _validate(rank, learner)
+    return rank.finish(learner.model, stopped=stopped, accuracy=accuracy, balance=balance)
 
 
-def _run_steps(rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, feed: Feed) -> bool:
-    """Make `steps` steps, fewer only when asked to stop; returns whether it was."""
-    config, meter = rank.job.config, rank.meter
-    model.train()
-    batches = iter(feed)
-    for step in range(1, config.steps + 1):
-        began = time.perf_counter()
-        batch = next(batches)
-        waited = time.perf_counter()
-        _note_bad_rows(rank, batch)
-        loss = _step(rank, model, optimizer, batch, is_first=step == 1)
-        ended = time.perf_counter()
-        meter.add(
-            wait_seconds=waited - began,
-            compute_seconds=ended - waited,
-            rows_by_host=batch.rows_by_host,
-            num_valid=int(batch.valid.sum()),
-            preparing_cpu_seconds=batch.cpu_seconds,
-        )
+def _run_steps(rank: Rank, learner: Learner, feed: Iterable[Batch]) -> bool:
+    """Make every optimizer step, fewer only when asked to stop; returns whether it was.
+
+    The host waits for the device, to read the times and the loss, only where something is to be told; else it reads the
+    times of a step when the device already has the next one.
+    """
+    meter, num_steps = rank.meter, rank.num_steps
+    learner.model.train()
+    timer = StepTimer(rank.device)
+    batches = _noted(rank, timer.timed(feed))
+    for step in range(1, num_steps + 1):
+        loss = learner.step(batches, rank.rows_of_all)
+        timer.end_step()
+        is_last = step == num_steps or rank.is_stopping
+        is_told = is_last or step == 1 or step % rank.job.config.report_every_steps == 0
+        for figures in timer.read(but=0 if is_told else 1):
+            meter.add(figures)
         _report(rank, step, loss)
-        is_stopped = step < config.steps and rank.is_asked_to_stop()
-        if is_stopped or step == config.steps:
+        if is_last:
             meter.loss = _mean_loss(rank, loss)
-        if is_stopped:
-            rank.events.emit("stopped", step=step, steps=config.steps)
-            return True
-    return False
+            break
+    is_stopped = meter.num_steps < num_steps
+    if is_stopped:
+        rank.events.emit("stopped", step=meter.num_steps, steps=num_steps)
+    return is_stopped
 
 
-def _step(
-    rank: Rank, model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, *, is_first: bool
-) -> torch.Tensor:
-    """One optimizer step, and its loss. Waits for the accelerator: it is timed."""
-    loss = compute_gradients(rank, model, batch, is_first=is_first)
-    optimizer.step()
-    wait_for(rank.device)
-    return loss
-
-
-def _note_bad_rows(rank: Rank, batch: Batch) -> None:
-    for row, text in batch.problems.items():
-        if row not in rank.meter.bad_rows:
-            rank.meter.bad_rows[row] = text
-            rank.events.emit("unreadable", row=row, reason=text)
-            check_bad_share(rank.meter.bad_rows, rank.job)
+def _noted(rank: Rank, batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The same batches; new unreadable rows are reported, and too many end the run."""
+    for batch in batches:
+        for row, text in batch.problems.items():
+            if row not in rank.meter.bad_rows:
+                rank.meter.bad_rows[row] = text
+                rank.events.emit("unreadable", row=row, reason=text)
+                check_bad_share(rank.meter.bad_rows, rank.job)
+        yield batch
 
 
 def _report(rank: Rank, step: int, loss: torch.Tensor) -> None:
@@ -94,7 +93,7 @@ def _report(rank: Rank, step: int, loss: torch.Tensor) -> None:
         )
     if step % config.report_every_steps == 0:
         mean_loss = _mean_loss(rank, loss)
-        rank.events.emit("step", step=step, steps=config.steps, loss=round(mean_loss, 6), **_rates(meter.lap(), rank))
+        rank.events.emit("step", step=step, steps=rank.num_steps, loss=round(mean_loss, 6), **_rates(meter.lap(), rank))
 
 
 def _mean_loss(rank: Rank, loss: torch.Tensor) -> float:
@@ -110,31 +109,38 @@ def _rates(times: StepTimes, rank: Rank) -> dict[str, float]:
         "step_seconds": round(times.step_seconds, 6),
         "data_wait_seconds": round(times.data_wait_seconds, 6),
         "compute_seconds": round(times.compute_seconds, 6),
-        "images_per_second": round(rank.job.config.batch_size * rank.world_size / times.step_seconds, 3),
+        "images_per_second": round(rank.rows_per_step * rank.world_size / times.step_seconds, 3),
     }
 
 
-def _validate(rank: Rank, model: nn.Module) -> float:
+def _validate(rank: Rank, learner: Learner) -> float:
     """Top-1 accuracy, 0..1, over the held-out rows; each row counts once, over all ranks."""
     job = rank.job
     spans = single_pass_spans(
         num_rows=job.num_validation_rows, batch_size=job.config.batch_size, rank=rank.index, world_size=rank.world_size
     )
     feed = rank.feed(job.validation, spans)
-    bare = getattr(model, "module", model).eval()
-    correct = scored = 0.0
     try:
-        with torch.no_grad():
-            for batch in feed:
-                _note_bad_rows(rank, batch)
-                images = job.transform.on_device(batch.images.to(rank.device))
-                right = bare(images).argmax(dim=1).cpu() == batch.labels
-                correct += float((right & torch.from_numpy(batch.valid)).sum())
-                scored += float(batch.valid.sum())
-                rank.events.touch()
+        correct, scored = _score(rank, learner, feed)
     finally:
         feed.close()
     correct, scored = rank.sum(correct), rank.sum(scored)
     accuracy = correct / scored if scored else 0.0
     rank.events.emit("validation", accuracy=round(accuracy, 6), rows=int(scored))
     return accuracy
+
+
+def _score(rank: Rank, learner: Learner, feed: Iterable[Batch]) -> tuple[float, float]:
+    """Rows of this rank whose class the model gets right, and rows that could be read."""
+    numerics = rank.numerics
+    model = getattr(learner.model, "module", learner.model).eval()  # ranks have different numbers of batches
+    correct = torch.zeros((), dtype=torch.int64, device=rank.device)
+    scored = 0
+    with torch.no_grad():
+        for batch in _noted(rank, StepTimer(rank.device).timed(feed)):
+            rank.events.touch()
+            if batch.valid.any():
+                images, labels = usable_rows(batch)
+                correct += (numerics.scores(model, numerics.inputs(images)).argmax(dim=1) == labels).sum()
+                scored += len(labels)
+    return float(correct), float(scored)

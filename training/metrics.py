@@ -16,10 +16,36 @@ class StepTimes:
     data_wait_seconds: float
     compute_seconds: float
 
+    @classmethod
+    def of(cls, *, num_steps: int, wait_seconds: float, compute_seconds: float) -> "StepTimes":
+        """The averages of so many steps that took this long together."""
+        count = max(num_steps, 1)
+        return cls(
+            num_steps=num_steps,
+            step_seconds=(wait_seconds + compute_seconds) / count,
+            data_wait_seconds=wait_seconds / count,
+            compute_seconds=compute_seconds / count,
+        )
+
     @property
     def data_wait_share(self) -> float:
         """Share of the time that the trainer waited for data, 0..1."""
         return self.data_wait_seconds / self.step_seconds if self.step_seconds else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFigures:
+    """What one rank measured of one optimizer step.
+
+    `wait_seconds`: the device had nothing to do for lack of a batch. `compute_seconds`: all else, from the end of the
+    step before to the end of this one. `preparing_cpu_seconds`: what its rows took, on any host.
+    """
+
+    wait_seconds: float
+    compute_seconds: float
+    rows_by_host: Mapping[str, int]
+    num_valid: int
+    preparing_cpu_seconds: float
 
 
 @dataclass
@@ -43,38 +69,36 @@ class StepMeter:
     """Mean loss of the last batch over all ranks; None before the end."""
     _mark: tuple[int, float, float] = (0, 0.0, 0.0)
 
-    def add(
-        self,
-        *,
-        wait_seconds: float,
-        compute_seconds: float,
-        rows_by_host: Mapping[str, int],
-        num_valid: int,
-        preparing_cpu_seconds: float,
-    ) -> None:
-        """Count one step that has just ended; `preparing_cpu_seconds` is what its rows took, on any host."""
+    def add(self, step: StepFigures) -> None:
+        """Count one step that has ended just now."""
         self.num_steps += 1
-        self.num_rows += num_valid
+        self.num_rows += step.num_valid
         self.last_step_ended_at = time.time()
         if self.num_steps == 1:
-            self.first_wait_seconds, self.first_compute_seconds = wait_seconds, compute_seconds
+            self.first_wait_seconds, self.first_compute_seconds = step.wait_seconds, step.compute_seconds
             self.first_step_ended_at = self.last_step_ended_at
             return
-        # Rows of the first batch are not counted per host: they say who started first, not who is faster.
-        self.rows_by_host.update(rows_by_host)
-        self.wait_seconds += wait_seconds
-        self.compute_seconds += compute_seconds
-        self.preparing_cpu_seconds += preparing_cpu_seconds
+        # Rows of the first step are not counted per host: they say who started first, not who is faster.
+        self.rows_by_host.update(step.rows_by_host)
+        self.wait_seconds += step.wait_seconds
+        self.compute_seconds += step.compute_seconds
+        self.preparing_cpu_seconds += step.preparing_cpu_seconds
 
     def lap(self) -> StepTimes:
         """Averages since the last call; `num_steps` is 0, and so is every time, where only the first step has been."""
         steps, wait, compute = self._mark
         self._mark = (max(self.num_steps - 1, 0), self.wait_seconds, self.compute_seconds)
-        return _averages(self._mark[0] - steps, self.wait_seconds - wait, self.compute_seconds - compute)
+        return StepTimes.of(
+            num_steps=self._mark[0] - steps,
+            wait_seconds=self.wait_seconds - wait,
+            compute_seconds=self.compute_seconds - compute,
+        )
 
     def total(self) -> StepTimes:
         """Averages over every step but the first."""
-        return _averages(max(self.num_steps - 1, 0), self.wait_seconds, self.compute_seconds)
+        return StepTimes.of(
+            num_steps=max(self.num_steps - 1, 0), wait_seconds=self.wait_seconds, compute_seconds=self.compute_seconds
+        )
 
     def summary(self) -> dict[str, Any]:
         """What one rank reports at the end; merged over ranks by `merge_ranks`."""
@@ -96,8 +120,10 @@ class StepMeter:
         }
 
 
-def merge_ranks(ranks: list[dict[str, Any]], batch_size: int) -> dict[str, Any]:
+def merge_ranks(ranks: list[dict[str, Any]], rows_per_step: int) -> dict[str, Any]:
     """One summary for all ranks: rows are summed, times are those of the rank that waited longest for its data.
+
+    `rows_per_step` are the rows of one rank in one step.
 
     Ranks step together, so their step times agree; a rank whose data came early spends the others' wait in the sum of
     the gradients, which counts as computing. Only the rank that all others waited for tells the two apart.
@@ -118,15 +144,5 @@ def merge_ranks(ranks: list[dict[str, Any]], batch_size: int) -> dict[str, Any]:
         "preparing_cpu_seconds": preparing_cpu_seconds,
         "cpu_seconds_per_row": preparing_cpu_seconds / max(sum(rows_by_host.values()), 1),
         "bad_rows": bad_rows,
-        "images_per_second": batch_size * len(ranks) / step_seconds if step_seconds else 0.0,
+        "images_per_second": rows_per_step * len(ranks) / step_seconds if step_seconds else 0.0,
     }
-
-
-def _averages(num_steps: int, wait_seconds: float, compute_seconds: float) -> StepTimes:
-    count = max(num_steps, 1)
-    return StepTimes(
-        num_steps=num_steps,
-        step_seconds=(wait_seconds + compute_seconds) / count,
-        data_wait_seconds=wait_seconds / count,
-        compute_seconds=compute_seconds / count,
-    )

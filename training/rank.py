@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 import ray.train
@@ -16,17 +16,24 @@ import torch.distributed
 from torch import nn
 
 from training.contract import TrainingConfig
-from training.data.feed import HOST_VARIABLE, Feed, Recipe, Span, training_spans
+from training.data.feed import Feed
+from training.data.spans import Span, training_spans
 from training.data.transforms import Transform
+from training.data.worker import Recipe
+from training.data.worker_pool import HOST_VARIABLE, WorkerPool
 from training.events import Events
 from training.metrics import StepMeter, merge_ranks
-from training.models import ModelDescription, build_model, save_model
+from training.models import ModelDescription, save_model
+from training.numerics import Numerics, build_for_training, set_precision
+from training.step import Learner
 
 SUMMARY_FILE = "training.json"
 
+T = TypeVar("T")
+
 
 class BadFiles(RuntimeError):
-    """More of the dataset is unreadable than `max_bad_file_share` allows."""
+    """More of the dataset is unreadable than `max_bad_share` allows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +47,6 @@ class TrainJob:
     num_training_rows: int
     validation: "ray.ObjectRef[Recipe]"
     num_validation_rows: int
-    max_tasks: int
     cpu_groups: tuple[str, ...]
     """Groups without accelerators, where there are others as well; else empty."""
     head_host: str
@@ -59,74 +65,130 @@ class Rank:
         self.index = context.get_world_rank()
         self.world_size = context.get_world_size()
         self.device = ray.train.torch.get_device()
+        self.address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         # One rank of the head reports, whatever its number: the model, the events and the summary are files there.
         self.is_reporting = os.environ.get(HOST_VARIABLE) == job.head_host and context.get_local_rank() == 0
         self.events = Events(job.events_file if self.is_reporting else None)
         self.meter = StepMeter()
+        self.is_stopping = False
+        """Whether SIGTERM had reached the head when `rows_of_all` was last called; the same on every rank."""
+        # Figures of the host have a group of their own: through the accelerator's they would wait for all of its work.
+        self._hosts: Any = torch.distributed.new_group(backend="gloo") if self.world_size > 1 else None
 
-    def set_up(self) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """The model on its device, wrapped for several ranks, and its optimizer."""
-        config, description = self.job.config, self.job.description
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps of the run."""
+        return self.job.config.num_steps(self.job.num_training_rows, self.world_size)
+
+    @property
+    def rows_per_step(self) -> int:
+        """Rows of this rank in one optimizer step."""
+        return self.job.config.batch_size * self.job.config.accumulate_batches
+
+    @property
+    def numerics(self) -> Numerics:
+        """How this rank's device computes."""
+        return Numerics(device=self.device, config=self.job.config, transform=self.job.transform)
+
+    def set_up(self) -> Learner:
+        """The model with fresh weights, on its device and wrapped for several ranks, ready to learn."""
+        config = self.job.config
+        set_precision(config.precision)
         torch.manual_seed(config.seed)
-        model = build_model(description.name, description.num_classes, description.image_size, description.arguments)
-        wrapped: nn.Module = ray.train.torch.prepare_model(model)
-        optimizer = torch.optim.SGD(wrapped.parameters(), lr=config.learning_rate, momentum=config.momentum)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
-        device = str(self.device)
+        model = ray.train.torch.prepare_model(build_for_training(self.job.description, config))
         self.events.emit(
-            "training_started", model=config.model, parameters=parameters, ranks=self.world_size, device=device
+            "training_started",
+            model=config.model,
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+            ranks=self.world_size,
+            device=str(self.device),
+            precision=config.precision,
+            **self._collectives(),
         )
-        return wrapped, optimizer
+        if config.precision == "tf32" and self.device.type == "cpu":
+            self.events.emit("note", text="precision tf32 has no effect on a CPU; it computes as with fp32")
+        return Learner(model, self.numerics, num_classes=self.job.description.num_classes, num_ranks=self.world_size)
+
+    def _collectives(self) -> dict[str, Any]:
+        """What gradients are exchanged with and through which network interface, as process 1 has chosen it."""
+        if self.world_size == 1:
+            return {}
+        backend = torch.distributed.get_backend()
+        return {"backend": backend, "interface": os.environ.get(f"{backend.upper()}_SOCKET_IFNAME")}
 
     def feed(
         self, recipe: "ray.ObjectRef[Recipe]", spans: Iterable[Span], groups: Collection[str] | None = None
     ) -> Feed:
-        """A feed of this rank's batches, prepared by the hosts of `groups`, or by all."""
-        config = self.job.config
-        return Feed(
-            recipe,
+        """A feed of this rank's batches, prepared by the hosts of `groups`, or by all; every rank has to ask for it."""
+        config, transform = self.job.config, self.job.transform
+        feed = Feed(
             spans,
             batch_rows=config.batch_size,
-            max_tasks=max(2, self.job.max_tasks // self.world_size),
+            wire_shape=transform.wire_shape(config.image_size),
+            wire_dtype=transform.wire_dtype,
+            address=self.address,
+            device=self.device,
             prefetch_batches=config.prefetch_batches,
-            groups=groups,
         )
+        endpoints = self.gather(feed.endpoint)
+        if self.is_reporting:
+            feed.workers = WorkerPool(recipe, endpoints, groups=groups, on_failure=feed.fail)
+        return feed
 
     def training_spans(self) -> Iterator[Span]:
         """The places of this rank's training batches."""
         config = self.job.config
         return training_spans(
-            num_steps=config.steps, batch_size=config.batch_size, rank=self.index, world_size=self.world_size
+            num_batches=self.num_steps * config.accumulate_batches,
+            batch_size=config.batch_size,
+            rank=self.index,
+            world_size=self.world_size,
         )
 
     def is_asked_to_stop(self) -> bool:
         """Whether SIGTERM has reached the head; all ranks answer alike, so that none waits for one that has left."""
-        asked = self.is_reporting and self.job.stop_file.exists()
-        return asked if self.world_size == 1 else bool(self.sum(float(asked)))
+        return self.sum(self._sees_stop_file()) > 0
+
+    def rows_of_all(self, num_rows: int) -> int:
+        """The sum of a step's rows over all ranks. The same exchange tells every rank whether to stop."""
+        total, asked = self._sums(num_rows, self._sees_stop_file())
+        self.is_stopping = asked > 0
+        return int(total)
+
+    def _sees_stop_file(self) -> bool:
+        return self.is_reporting and self.job.stop_file.exists()
 
     def note_last_step(self) -> None:
         """Say that the last batch has been used: from here on the job ends."""
         self.meter.work_ended_at = time.time()
-        self.events.emit("last_step", step=self.job.config.steps)
+        self.events.emit("last_step", step=self.num_steps)
+
+    def gather(self, value: T) -> list[T]:
+        """What every rank gives, in the order of the ranks."""
+        if self.world_size == 1:
+            return [value]
+        values: list[Any] = [None] * self.world_size
+        torch.distributed.all_gather_object(values, value, group=self._hosts)
+        return values
 
     def sum(self, value: float) -> float:
         """The sum of a number over all ranks."""
+        (total,) = self._sums(value)
+        return total
+
+    def _sums(self, *values: float) -> tuple[float, ...]:
         if self.world_size == 1:
-            return value
-        tensor = torch.tensor(value, dtype=torch.float64, device=self.device)
-        torch.distributed.all_reduce(tensor)
-        return float(tensor.item())
+            return values
+        tensor = torch.tensor(values, dtype=torch.float64)
+        torch.distributed.all_reduce(tensor, group=self._hosts)
+        return tuple(tensor.tolist())
 
     def finish(
         self, model: nn.Module, *, stopped: bool, accuracy: float | None, balance: dict[str, list[float]] | None
     ) -> dict[str, Any]:
         """Gather every rank's figures; the reporting rank writes model and summary, each whole or not at all."""
-        ranks = [self.meter.summary()]
-        if self.world_size > 1:
-            ranks = [{} for _ in range(self.world_size)]
-            torch.distributed.all_gather_object(ranks, self.meter.summary())
         summary = {
-            **merge_ranks(ranks, self.job.config.batch_size),
+            **merge_ranks(self.gather(self.meter.summary()), self.rows_per_step),
             "stopped": stopped,
             "validation_accuracy": accuracy,
             "validation_rows": self.job.num_validation_rows,
@@ -145,11 +207,11 @@ class Rank:
 
 def check_bad_share(bad_rows: dict[Any, str], job: TrainJob) -> None:
     """Raise BadFiles, naming the first few, when more rows are unreadable than the settings allow."""
-    share = job.config.max_bad_file_share
+    share = job.config.max_bad_share
     num_rows = job.num_training_rows + job.num_validation_rows
     if len(bad_rows) / num_rows > share:  # not share * num_rows: 0.29 * 100 is less than 29
         names = "; ".join(list(bad_rows.values())[:3])
         raise BadFiles(
-            f"{len(bad_rows)} of {num_rows} images are unreadable, allowed: {share:.4g} of all (max_bad_file_share); "
+            f"{len(bad_rows)} of {num_rows} images are unreadable, allowed: {share:.4g} of all (max_bad_share); "
             f"first: {names}; mend or remove them, or raise the limit"
         )

@@ -33,7 +33,7 @@ def write_results(summary: Mapping[str, Any], config: TrainingConfig, files: "Jo
     samples = read_samples(files.telemetry_file)
     results = {
         **summary,
-        "config": config.model_dump(),
+        "config": config.model_dump(mode="json"),
         "hosts": host_figures(files.hosts, summary, samples),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
     }

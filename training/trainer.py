@@ -12,8 +12,9 @@ import ray.train
 from ray.train import RunConfig, ScalingConfig
 
 from training.contract import TrainingConfig, instance_type_has_accelerator
-from training.data.feed import Recipe, max_tasks_ahead, warm_up
 from training.data.plan import check_enough_rows
+from training.data.worker import Recipe
+from training.data.worker_pool import warm_up
 from training.events import Events
 from training.job_trainer import JobTrainer
 from training.loop import train
@@ -30,7 +31,9 @@ TRAINER_RESOURCE = "trainer"
 
 _ENVIRONMENT_OF_ALL = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0", "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC": "0"}
 """Ray Train sets these for its own processes. A process is only reused by work that asks for the same environment, so
-all work of the job asks for it: else what `warm_up` has imported would be imported again for the first batch."""
+all work of the job asks for it: else what `warm_up` has imported would be imported again for the first batch. Where it
+is asked for, and not only set for the job, Ray writes it without spaces, as it does for work of a training worker; it
+compares the texts."""
 
 
 class ClusterTooSmall(RuntimeError):
@@ -55,8 +58,8 @@ def run(config: TrainingConfig, plan: Plan, files: "JobFiles") -> dict[str, Any]
     check_resources(resources)
     check_enough_rows(plan.num_training_rows, num_trainers)
     for _ in range(int(resources["CPU"])):
-        warm_up.remote()
-    job = _job(config, plan, files, resources)
+        warm_up.options(runtime_env={"env_vars": _ENVIRONMENT_OF_ALL}).remote()
+    job = _job(config, plan, files)
     trainer = JobTrainer(
         train,  # type: ignore[arg-type]  # Ray's annotation is older than results of a training function
         train_loop_config={"job": ray.put(job)},  # a reference: Ray's controller must not import what the job needs
@@ -97,11 +100,9 @@ def _scaling(num_trainers: int, *, use_gpu: bool) -> ScalingConfig:
     )
 
 
-def _job(config: TrainingConfig, plan: Plan, files: "JobFiles", resources: Mapping[str, float]) -> TrainJob:
+def _job(config: TrainingConfig, plan: Plan, files: "JobFiles") -> TrainJob:
     training = Recipe(source=plan.source, transform=plan.transform, plan=plan.training, image_size=config.image_size)
     validation = replace(training, plan=plan.validation or plan.training)
-    shape = plan.transform.wire_shape(config.image_size)
-    row_bytes = plan.transform.wire_dtype.itemsize * shape[0] * shape[1] * shape[2]
     return TrainJob(
         config=config,
         description=plan.description,
@@ -110,12 +111,6 @@ def _job(config: TrainingConfig, plan: Plan, files: "JobFiles", resources: Mappi
         num_training_rows=plan.num_training_rows,
         validation=ray.put(validation),
         num_validation_rows=plan.num_validation_rows,
-        max_tasks=max_tasks_ahead(
-            num_data_cpus=int(resources["CPU"]),
-            num_trainers=1,
-            object_store_bytes=resources.get("object_store_memory", 0.0),
-            task_bytes=row_bytes * config.batch_size,
-        ),
         cpu_groups=_cpu_groups(files.hosts),
         head_host=files.head_host,
         events_file=files.events_file,

@@ -62,16 +62,15 @@ class HostContext:
         return self.cluster.current_host in self.cluster.training_hosts
 
     def num_data_workers(self) -> int:
-        """How many data tasks may run here at once; Ray is told this number as the host's CPUs.
+        """How many data workers run here, one per CPU; Ray is told this number as the host's CPUs.
 
-        One per CPU, and on a host that does nothing else one more: while a worker hands over its chunk and is given
-        the next, the spare one uses the CPU. None on a host that only trains, as long as another host is there.
+        On a host that trains as well they give way to the trainer and to Ray, by priority: how much they do is what
+        those two leave. None on a host that only trains, as long as another host is there.
         """
-        num_cpus = num_usable_cpus(self.meter.quota_cores())
-        if not self.is_training:
-            return num_cpus + 1
         has_others = len(self.cluster.training_hosts) < len(self.cluster.hosts)
-        return 0 if self.config.preprocess_on == "cpu_hosts" and has_others else num_cpus
+        if self.is_training and has_others and self.config.preprocess_on == "cpu_hosts":
+            return 0
+        return num_usable_cpus(self.meter.quota_cores())
 
     def child_environment(self) -> dict[str, str]:
         """The environment of Ray and of the driver."""
@@ -84,8 +83,8 @@ class HostContext:
             "COUNTERPOISE_HOST": self.cluster.current,
             # Nobody reads Ray's own metrics here; collecting them costs a small GPU host a few percent of a core.
             "RAY_enable_metrics_collection": "0",
-            # A data worker keeps its place from task to task; by default it is given back and asked for every 0.5 s.
-            "RAY_worker_lease_timeout_milliseconds": "60000",
+            # A process that has paid its imports is kept for the next feed; by default Ray ends it after a second.
+            "RAY_idle_worker_killing_time_threshold_ms": "86400000",
             "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
             "RAY_TRAIN_METRICS_ENABLED": "0",
         }

@@ -85,9 +85,9 @@ def test_collectives_are_pinned_to_the_own_interface_where_several_hosts_train(t
     assert host_context(tmp_path, GPU, SECOND_GPU).child_environment()["GLOO_SOCKET_IFNAME"] == "eth1"
 
 
-def test_a_host_that_only_preprocesses_offers_a_spare_worker(tmp_path: Path) -> None:
+def test_a_host_that_only_preprocesses_offers_a_worker_for_each_cpu(tmp_path: Path) -> None:
     for config in (TrainingConfig(), ON_CPU_HOSTS):
-        assert host_context(tmp_path, GPU, CPU, current="algo-2", config=config).num_data_workers() == NUM_CPUS + 1
+        assert host_context(tmp_path, GPU, CPU, current="algo-2", config=config).num_data_workers() == NUM_CPUS
 
 
 def test_a_host_that_only_trains_offers_no_cpu_while_another_can_preprocess(tmp_path: Path) -> None:

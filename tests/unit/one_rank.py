@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from training.contract import TrainingConfig
-from training.data.feed import Batch, Part
+from training.data.batch import Batch, Part
 from training.data.transforms import Normalize
 from training.events import Events
 from training.metrics import StepMeter
@@ -38,7 +38,6 @@ def make_rank(folder: Path, *, is_reporting: bool = True, **settings: Any) -> Ra
         num_training_rows=100,
         validation=cast(Any, None),
         num_validation_rows=0,
-        max_tasks=2,
         cpu_groups=("cpu",),
         head_host="algo-1",
         events_file=folder / "events.jsonl",
@@ -47,10 +46,11 @@ def make_rank(folder: Path, *, is_reporting: bool = True, **settings: Any) -> Ra
         output_dir=folder / "output",
     )
     rank.job.events_file.touch()
-    rank.index, rank.world_size, rank.device = 0, 1, torch.device("cpu")
+    rank.index, rank.world_size, rank.device, rank.address = 0, 1, torch.device("cpu"), "127.0.0.1"
     rank.is_reporting = is_reporting
     rank.events = Events(rank.job.events_file if is_reporting else None)
     rank.meter = StepMeter()
+    rank.is_stopping = False
     return rank
 
 
@@ -62,7 +62,7 @@ def make_batch(valid: list[bool] | None = None, rows: int = ROWS, ended_at: floa
     return Batch(
         images=images,
         labels=torch.arange(rows) % CLASSES,
-        rows=np.arange(rows),
+        span=(0, rows),
         valid=good,
         parts=(Part("algo-1", rows, 0.1, ended_at),),
         problems={row: f"{row}.jpg: broken" for row in np.flatnonzero(~good).tolist()},

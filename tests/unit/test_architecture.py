@@ -21,13 +21,14 @@ ALLOWED_IMPORTS = {
     "infra.local": {"training.contract", "rich", "psutil"},
     "infra.local.aws": {
         "infra.local",
+        "infra.settings",
         "training.report",
         "training.advisor",
         "rich",
         # In the environment of the emulator, or to look at it from outside.
         *("boto3", "botocore", "ministack", "hypercorn", "jsonata", "pydantic"),
     },
-    "infra.client": {"training.contract", "boto3", "botocore", "typer", "rich", "click"},
+    "infra.client": {"training.contract", "infra.settings", "boto3", "botocore", "typer", "rich", "click"},
     "infra.settings": {"pydantic", "pydantic_core", "training.contract"},
     "infra.workflow": {
         *("aws_cdk", "constructs"),  # in its construct alone, as import-linter holds

@@ -11,7 +11,7 @@ import torch
 import training.rank
 from tests.unit.one_rank import CLASSES, DESCRIPTION, ROWS, SIZE, make_batch, make_rank
 from training.balance import BATCHES_OF_A_TURN, SPARE_BATCHES, measure_balance, preparing_rates
-from training.data.feed import Batch, Part
+from training.data.batch import Batch, Part
 from training.models import build_model
 
 
@@ -20,8 +20,11 @@ class EndlessFeed:
 
     made: list["EndlessFeed"]
 
-    def __init__(self, _recipe: object, spans: Iterator[tuple[int, int]], *, groups: Any, **_settings: Any) -> None:
-        self.groups, self.spans = groups, list(spans)
+    endpoint = "nowhere"
+    workers: "Workers"
+
+    def __init__(self, spans: Iterator[tuple[int, int]], **_settings: Any) -> None:
+        self.spans = list(spans)
         self.num_taken, self.is_closed = 0, False
         self.made.append(self)
 
@@ -30,14 +33,27 @@ class EndlessFeed:
             self.num_taken += 1
             yield make_batch(ended_at=number * 0.5)
 
+    def fail(self, error: BaseException) -> None:
+        raise error
+
     def close(self) -> None:
         self.is_closed = True
+
+
+class Workers:
+    """Stands in for WorkerPool: only remembers whose hosts were asked for."""
+
+    def __init__(self, _recipe: object, endpoints: list[str], *, groups: Any, on_failure: Any) -> None:
+        assert endpoints == [EndlessFeed.endpoint]
+        assert callable(on_failure)
+        self.groups = groups
 
 
 @pytest.fixture
 def feeds(monkeypatch: pytest.MonkeyPatch) -> list[EndlessFeed]:
     monkeypatch.setattr(EndlessFeed, "made", [], raising=False)
     monkeypatch.setattr(training.rank, "Feed", EndlessFeed)
+    monkeypatch.setattr(training.rank, "WorkerPool", Workers)
     return EndlessFeed.made
 
 
@@ -48,7 +64,7 @@ def make_model() -> torch.nn.Module:
 def test_cpu_hosts_alone_and_all_hosts_take_turns(tmp_path: Path, feeds: list[EndlessFeed]) -> None:
     rank = make_rank(tmp_path, balance_rounds=2)
     rates = measure_balance(rank, make_model())
-    assert [feed.groups for feed in feeds] == [("cpu",), None, ("cpu",), None]
+    assert [feed.workers.groups for feed in feeds] == [("cpu",), None, ("cpu",), None]
     assert rates is not None
     assert rates == {
         "cpu_hosts": [ROWS / 0.5] * 2,

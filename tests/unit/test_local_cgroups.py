@@ -5,10 +5,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.local import cgroups
 from infra.local.cgroups import ControlGroups, Owner, open_limits, remove_stale
-from infra.local.limits import CpuSets
+from infra.local.limits import CpuPlaces, CpuSets
 
 ME = Owner.of(os.getpid())
 DEAD = Owner(os.getpid(), ME.start_ticks + 1)  # the same pid, of a process that started at another time
@@ -37,7 +39,7 @@ def v2(tmp_path: Path) -> Path:
 
 def test_version_1_limits_and_accounts(v1: Path) -> None:
     limits = ControlGroups(v1, ME)
-    host = limits.add_host("algo-1", 0.5)
+    host = limits.add_host("algo-1", [0.5])
     cpu = next((v1 / "cpu" / ME.group_name).iterdir())
     memory = v1 / "memory" / ME.group_name / cpu.name
     assert (cpu / "cpu.cfs_period_us").read_text() == "50000"
@@ -54,7 +56,7 @@ def test_version_1_limits_and_accounts(v1: Path) -> None:
 
 def test_version_2_limits_and_accounts(v2: Path) -> None:
     limits = ControlGroups(v2, ME)
-    host = limits.add_host("algo-1", 1.5)
+    host = limits.add_host("algo-1", [1.5])
     group = next(entry for entry in (v2 / ME.group_name).iterdir() if entry.is_dir())
     assert (group / "cpu.max").read_text() == "75000 50000"
     assert host.joins == (group / "cgroup.procs",)
@@ -67,7 +69,7 @@ def test_version_2_limits_and_accounts(v2: Path) -> None:
 
 
 def test_a_share_can_change_and_has_a_floor(v1: Path) -> None:
-    host = ControlGroups(v1, ME).add_host("algo-1", None)
+    host = ControlGroups(v1, ME).add_host("algo-1", [None, 0.25])
     quota = host.views[0][0] / "cpu.cfs_quota_us"
     assert quota.read_text() == "-1"
     host.set_cpu_share(0.25)
@@ -77,24 +79,24 @@ def test_a_share_can_change_and_has_a_floor(v1: Path) -> None:
 
 
 def test_no_limit_in_version_2(v2: Path) -> None:
-    host = ControlGroups(v2, ME).add_host("algo-1", None)
+    host = ControlGroups(v2, ME).add_host("algo-1", [None])
     assert (host.views[0][0] / "cpu.max").read_text() == "max 50000"
 
 
 def test_two_hosts_of_one_name_have_two_groups(v2: Path) -> None:
     limits = ControlGroups(v2, ME)
-    assert limits.add_host("algo-1", 1.0).joins != limits.add_host("algo-1", 1.0).joins
+    assert limits.add_host("algo-1", [1.0]).joins != limits.add_host("algo-1", [1.0]).joins
 
 
 def test_what_is_not_accounted_is_unknown(v2: Path) -> None:
-    host = ControlGroups(v2, ME).add_host("algo-1", 1.0)
+    host = ControlGroups(v2, ME).add_host("algo-1", [1.0])
     assert host.cpu_seconds() is None
     assert host.memory_bytes() is None
 
 
 def test_closing_removes_all_groups(v1: Path) -> None:
     limits = ControlGroups(v1, ME)
-    limits.add_host("algo-1", 1.0)
+    limits.add_host("algo-1", [1.0])
     limits.close()
     assert list(v1.rglob("counterpoise-*")) == []
 
@@ -103,7 +105,7 @@ def test_closing_removes_all_groups(v1: Path) -> None:
 def test_groups_of_the_dead_are_removed_and_others_kept(version: str, request: pytest.FixtureRequest) -> None:
     root: Path = request.getfixturevalue(version)
     for owner in (ME, DEAD):
-        ControlGroups(root, owner).add_host("algo-1", 1.0)
+        ControlGroups(root, owner).add_host("algo-1", [1.0])
     foreign = root / "cpu" / "counterpoise-of-somebody"
     foreign.mkdir(parents=True)
     remove_stale(root)
@@ -142,5 +144,22 @@ def test_a_process_name_may_hold_anything(tmp_path: Path) -> None:
 
 def test_affinity_takes_cpus_in_turn() -> None:
     limits = CpuSets([0, 1, 2, 3], "no reason")
-    sets = [limits.add_host("host", cores).cpus for cores in (0.5, 2.0, 1.5, None, 9.0)]
+    sets = [limits.add_host("host", [cores]).cpus for cores in (0.5, 2.0, 1.5, None, 9.0)]
     assert sets == [{0}, {1, 2}, {3, 0}, {0, 1, 2, 3}, {0, 1, 2, 3}]
+
+
+def test_a_host_gets_cpus_for_its_largest_share() -> None:
+    places = CpuPlaces([0, 1, 2])
+    assert len(places.take([0.5, 1.5, 0.2])) == 2
+    assert len(places.take([0.5, None])) == 3
+
+
+@given(st.integers(1, 16), st.floats(0.05, 0.5))
+def test_no_cpu_is_promised_much_more_than_another(num_hosts: int, large: float) -> None:
+    """A large host and many small ones, whose shares until the first step are all alike."""
+    places, small = CpuPlaces([0, 1]), 1.0 / num_hosts
+    promised = {0: 0.0, 1: 0.0}
+    for share in [large, *[small] * num_hosts]:
+        [cpu] = places.take([1.0, share])
+        promised[cpu] += share
+    assert abs(promised[0] - promised[1]) <= max(large, small) + 1e-9

@@ -112,18 +112,23 @@ def test_addresses_stay_valid_and_different() -> None:
     assert all(1 <= int(address.split(".")[3]) <= 250 for address in addresses)
 
 
-def test_a_share_is_rounded_up_until_the_cluster_has_formed(tmp_path: Path) -> None:
-    shares = {"gpu": 1.5, "cpu": None}
-    start = LocalJob(config=_config(GPU), job_dir=tmp_path, cpu_share=shares)
-    later = LocalJob(config=_config(GPU), job_dir=tmp_path, cpu_share=shares, bind_share_at="cluster_formed")
-    assert (start.first_share("gpu"), later.first_share("gpu")) == (1.5, 2)
-    assert later.first_share("cpu") is None
-    assert later.first_share("unnamed") is None
+def test_shares_change_by_event_and_a_host_goes_before_its_group(tmp_path: Path) -> None:
+    shares: dict[str, dict[str, float | None]] = {
+        "first_step": {"gpu": 0.5, "cpu": 1.5},
+        "half_way": {"algo-2": 0.75},
+        "last_step": {"cpu": None, "algo-1": 0.25},
+        "start": {"cpu": 2.0},
+    }
+    job = LocalJob(config=_config(CPU, GPU), job_dir=tmp_path, cpu_share_at=shares)
+    one, two, gpu = (list(job.shares_of(host).items()) for host in hosts_of(job.config))
+    assert one == [("start", 2.0), ("first_step", 1.5), ("last_step", 0.25)]
+    assert two == [("start", 2.0), ("first_step", 1.5), ("half_way", 0.75), ("last_step", None)]
+    assert gpu == [("start", None), ("first_step", 0.5)]
 
 
 def _ended(job: LocalJob, number: int, exit_code: int) -> Host:
     identity = hosts_of(job.config)[number - 1]
-    limits = CpuSets([0], "a test").add_host(identity.name, None)
+    limits = CpuSets([0], "a test").add_host(identity.name, [None])
     host = Host(identity, host_spec(job, identity, limits, "0" * 64), limits, job.log_file(identity.name))
     host.exit_code = exit_code
     write_ml(job.ml_dir(identity.name), job.config, identity, {})

@@ -4,17 +4,18 @@ from typing import Any
 
 import pytest
 
-from training.metrics import StepMeter, merge_ranks
+from training.metrics import StepFigures, StepMeter, merge_ranks
 
 
 def add(meter: StepMeter, *, wait: float, compute: float, rows: dict[str, int] | None = None, valid: int = 4) -> None:
-    meter.add(
+    figures = StepFigures(
         wait_seconds=wait,
         compute_seconds=compute,
         rows_by_host=rows or {"algo-1": 4},
         num_valid=valid,
         preparing_cpu_seconds=0.2,
     )
+    meter.add(figures)
 
 
 def test_the_first_step_is_kept_apart() -> None:
@@ -83,7 +84,7 @@ def test_ranks_add_up_their_rows() -> None:
             rank(rows=39, rows_by_host={"algo-1": 30, "algo-2": 10}, bad_rows={"3": "3.jpg: empty file"}),
             rank(rows_by_host={"algo-1": 5, "algo-3": 35}, bad_rows={"3": "3.jpg: empty file", "8": "8.jpg: x"}),
         ],
-        batch_size=4,
+        rows_per_step=4,
     )
     assert (merged["steps"], merged["steps_per_rank"], merged["rows"]) == (10, [10, 10], 79)
     assert merged["rows_by_host"] == {"algo-1": 35, "algo-2": 10, "algo-3": 35}
@@ -99,6 +100,6 @@ def test_the_times_are_those_of_the_rank_that_the_others_wait_for(order: tuple[i
         rank(step_seconds=0.6, data_wait_seconds=0.5, compute_seconds=0.1, data_wait_share=5 / 6),
         rank(step_seconds=0.6 + jitter, data_wait_seconds=0.0, compute_seconds=0.6 + jitter, data_wait_share=0.0),
     ]
-    merged = merge_ranks([ranks[index] for index in order], batch_size=4)
+    merged = merge_ranks([ranks[index] for index in order], rows_per_step=4)
     assert merged["data_wait_share"] == pytest.approx(5 / 6)
     assert merged["compute_seconds"] == 0.1

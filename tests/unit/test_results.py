@@ -95,7 +95,7 @@ def test_results_are_written_whole(tmp_path: Path) -> None:
     results = json.loads((files.output_dir / "results.json").read_text())
     assert returned == results
     assert [file.name for file in files.output_dir.iterdir()] == ["results.json"]
-    assert (results["steps"], results["config"]) == (7, config.model_dump())
+    assert (results["steps"], results["config"]) == (7, config.model_dump(mode="json"))
     assert [host["cpu_cores_used"] for host in results["hosts"]] == [1.0, None]
     assert set(results["versions"]) == {"python", *PACKAGES}
 

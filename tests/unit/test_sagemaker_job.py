@@ -50,6 +50,8 @@ def outcome(job: LocalJob, **changes: Any) -> JobOutcome:
         "events": (),
         "last_step_to_end_seconds": None,
         "cpu_seconds": {},
+        "bytes_received": {},
+        "bytes_sent": {},
         "peak_memory_bytes": {},
         "left_processes": {},
         "limits": "none",
@@ -83,12 +85,13 @@ def told(directory: Path, request: dict[str, Any] = REQUEST, **files: Any) -> li
 
 
 def test_request_becomes_a_local_job(jobs_run: list[LocalJob], tmp_path: Path) -> None:
-    told(tmp_path, channels={"training": tmp_path}, cpu_share={"gpu": 0.5}, bind_share_at="first_step")
+    shares = {"start": {"gpu": 1.0}, "first_step": {"gpu": 0.5}}
+    told(tmp_path, channels={"training": tmp_path}, cpu_share_at=shares)
     [job] = jobs_run
     groups = [(group.name, group.instance_type, group.instance_count) for group in job.config.instance_groups]
     assert groups == [("cpu", "ml.c5.4xlarge", 2), ("gpu", "ml.g5.xlarge", 1)]
     assert job.config.training.to_hyperparameters() == REQUEST["HyperParameters"]
-    assert (job.channels, job.cpu_share, job.bind_share_at) == ({"training": tmp_path}, {"gpu": 0.5}, "first_step")
+    assert (job.channels, job.cpu_share_at) == ({"training": tmp_path}, shares)
     assert job.environment == {"KEY": "value", "TRAINING_JOB_NAME": "job-1"}
     assert job.max_runtime_seconds > REQUEST["StoppingCondition"]["MaxRuntimeInSeconds"], "SageMaker watches the time"
 
@@ -177,7 +180,8 @@ def test_command_keeps_its_standard_output_for_the_protocol(tmp_path: Path) -> N
     ("option", "value", "sentence"),
     [
         ("--channel", "training", "'training' is no NAME=VALUE"),
-        ("--cpu-share", "gpu=many", "'gpu=many' is no GROUP=CORES"),
+        ("--cpu-share", "start:gpu=many", "'start:gpu=many' is no EVENT:GROUP=CORES"),
+        ("--cpu-share", "gpu=1", "'gpu=1' is no EVENT:GROUP=CORES"),
     ],
 )
 def test_bad_option_is_one_line(option: str, value: str, sentence: str, tmp_path: Path) -> None:

@@ -1,283 +1,202 @@
-"""The feed of one training worker: row ids go out to every CPU of the cluster, whole batches come back in order.
+"""The feed of one training worker: data workers all over the cluster prepare its rows, batches come whole and in order.
 
-Ray tasks, not a Ray Data dataset (docs/adr/0002): a batch is cut into chunks small enough that the slowest CPU holds
-nobody up, each chunk is one task, and Ray hands the next one to whichever CPU is free. Batches come in the order of the
-plan, so the same seed trains on the same rows in the same order, however many hosts there are.
+Not a Ray Data dataset, and no image goes through Ray's object store (docs/adr/0002 and 0006). Each data worker has a
+connection to the feed, gets its next rows as soon as it has ended those before, and sends what it made straight into
+the memory of the batch. Batches come in the order of the plan, so the same seed trains on the same rows in the same
+order, however many hosts there are and whatever happens to them.
 """
 
-import gc
-import itertools
-import os
-import queue
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
 import threading
-import time
-from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import numpy as np
-import ray
 import torch
-from numpy.typing import NDArray
 
-from training.data.plan import RowPlan
-from training.data.sources import Source
-from training.data.transforms import Transform, prepare_batch
+from training.data.batch import Assembly, Batch
+from training.data.buffers import BufferPool
+from training.data.device import Staged, Stager
+from training.data.reception import Reception
+from training.data.schedule import OpenBatch, Schedule
+from training.data.spans import Span
 
-HOST_VARIABLE = "COUNTERPOISE_HOST"
-TARGET_TASK_SECONDS = 0.4
-"""CPU time of one task: long against the 2 ms that Ray takes for one, short against a step."""
-FIRST_CHUNK_ROWS = 4
-"""Rows of a task while nothing has been measured."""
-TASKS_AHEAD_PER_CPU = 8
-"""Enough that a CPU with an eighth of the others' speed finishes its chunk before the batches behind it run out."""
-OBJECT_STORE_SHARE = 0.4
-"""How much of the object store chunks may fill that nobody has asked for yet; Ray spills to disk at 0.8."""
-DATA_NICENESS = 10
-"""Preprocessing gives way to Ray's own processes and to the trainer: starved of CPU, they would idle every host."""
-
-Span = tuple[int, int]
+MAX_BUFFER_BYTES = 2 << 30
+"""What the batches of one feed may take of its host's memory."""
+_IN_USE, _READY = 1, 1
+"""Batches that the trainer has, and that should wait for it."""
+_CLOSE_SECONDS = 10.0
+_TICK_SECONDS = 0.05
+"""How often at least late chunks are looked for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """What a data task needs to know; stored once in the cluster, read by every task."""
+class Closeable(Protocol):
+    """Something that ends with the feed."""
 
-    source: Source
-    transform: Transform
-    plan: RowPlan
-    image_size: int
-
-
-class Part(NamedTuple):
-    """Some rows of a batch: who prepared them, what CPU time that took, and when it ended by that host's clock."""
-
-    host: str
-    num_rows: int
-    cpu_seconds: float
-    ended_at: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """One step's rows on the trainer's host. `images` is in wire form; rows with `valid` False could not be read."""
-
-    images: torch.Tensor
-    labels: torch.Tensor
-    rows: NDArray[np.int64]
-    valid: NDArray[np.bool_]
-    parts: tuple[Part, ...]
-    problems: Mapping[int, str]
-
-    @property
-    def rows_by_host(self) -> Mapping[str, int]:
-        """How many rows each host prepared."""
-        counts: Counter[str] = Counter()
-        for part in self.parts:
-            counts[part.host] += part.num_rows
-        return counts
-
-    @property
-    def cpu_seconds(self) -> float:
-        """What preparing the batch cost, on whichever hosts."""
-        return sum(part.cpu_seconds for part in self.parts)
-
-
-@ray.remote(num_cpus=1, max_retries=3)
-def warm_up() -> None:
-    """Pay a data worker's imports before there is work for it; the next task reuses its process."""
-    become_data_worker()
-
-
-def become_data_worker() -> None:
-    """Give way to everything else on this host, and use one CPU."""
-    if os.nice(0) < DATA_NICENESS:
-        os.nice(DATA_NICENESS - os.nice(0))
-        gc.freeze()  # what torch and torchvision have imported is for ever; a collection need not walk through it
-    if torch.get_num_threads() != 1:
-        torch.set_num_threads(1)  # one task per CPU; threads of several tasks would fight for the same ones
-
-
-@ray.remote(num_cpus=1, max_retries=3)
-def prepare_chunk(recipe: Recipe, start: int, stop: int) -> dict[str, Any]:
-    """Prepare the rows at the places `start` to `stop` of the plan, on whichever host this runs."""
-    become_data_worker()
-    began = time.process_time()
-    problems: dict[int, str] = {}
-    chunk = prepare_batch(
-        recipe.source,
-        recipe.transform,
-        recipe.plan.rows(start, stop),
-        recipe.image_size,
-        on_unreadable=lambda row, problem: problems.update({row: str(problem)}),
-    )
-    seconds = time.process_time() - began
-    part = Part(os.environ.get(HOST_VARIABLE, ""), len(chunk["row"]), seconds, time.time())
-    return {**chunk, "problems": problems, "part": part}
-
-
-class _Task(NamedTuple):
-    part: Span
-    ref: Any
+    def close(self) -> None: ...
 
 
 class Feed:
-    """Iterates over `spans` (places of the plan, one span a batch) as Batch values, `prefetch_batches` ahead.
+    """Iterates over `spans` (places of the plan, one span a batch) as Batch values.
 
     Args:
-        recipe: reference to the Recipe in the object store.
         spans: what each batch holds; consumed lazily.
         batch_rows: rows of the largest span.
-        max_tasks: tasks that may be on the way or waiting to be used; the last batch among them is always whole.
-        prefetch_batches: whole batches that may wait for the trainer, at least one.
-        groups: names of the groups whose hosts prepare; None takes all.
+        wire_shape, wire_dtype: of one image as the transform's host part leaves it.
+        address: of this host; data workers connect to a free port of it.
+        device: where the batches are wanted.
+        prefetch_batches: batches that may be in preparation or wait for the trainer, at least one; None finds out how
+            many keep every worker busy.
     """
 
     def __init__(
         self,
-        recipe: "ray.ObjectRef[Recipe]",
         spans: Iterable[Span],
         *,
         batch_rows: int,
-        max_tasks: int,
-        prefetch_batches: int,
-        groups: Collection[str] | None = None,
+        wire_shape: tuple[int, int, int],
+        wire_dtype: np.dtype[np.generic],
+        address: str,
+        device: torch.device,
+        prefetch_batches: int | None = None,
     ) -> None:
-        self._recipe = recipe
-        selector = None if groups is None else {"group": f"in({','.join(groups)})"}
-        self._prepare = prepare_chunk if selector is None else prepare_chunk.options(label_selector=selector)
-        self._spans = iter(spans)
-        self._batch_rows = batch_rows
-        self._max_tasks = max_tasks
-        # Until the first batch is there, one task per CPU: hosts that are ready early must not run far ahead.
-        self._limit = max(1, max_tasks // TASKS_AHEAD_PER_CPU)
-        self._pending: deque[list[_Task]] = deque()
-        self._twins: list[Any] = []
-        self._is_exhausted = False
-        self._num_pending_tasks = 0
-        self._chunk_rows = min(FIRST_CHUNK_ROWS, batch_rows)
-        self._is_closed = threading.Event()
-        self._ready: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=max(1, prefetch_batches))
-        self._thread = threading.Thread(target=self._produce, name="feed", daemon=True)
+        batch_bytes = batch_rows * wire_dtype.itemsize * int(np.prod(wire_shape))
+        most = max(_IN_USE + _READY + 1, MAX_BUFFER_BYTES // batch_bytes)
+        if prefetch_batches is not None:
+            most = min(most, _IN_USE + prefetch_batches)
+        self._has_fixed_size = prefetch_batches is not None
+        self._num_extra = 0
+        self._pool = BufferPool(batch_rows, wire_shape, wire_dtype, pin=device.type == "cuda", most=most)
+        self._stager = Stager(device)
+        self._schedule = Schedule(spans, batch_rows=batch_rows, most_open=most - _IN_USE)
+        self._assemblies: dict[OpenBatch, Assembly] = {}
+
+        self._lock = threading.Condition()  # guards what both threads touch: the next five
+        self._ready: deque[Staged] = deque()
+        self._returned: list[Staged] = []
+        self._is_wanted = False
+        self._is_closed = False
+        self._ending: BaseException | None = None
+
+        self._selector = selectors.DefaultSelector()
+        self._bell, self._ear = socket.socketpair()
+        for end in (self._bell, self._ear):
+            end.setblocking(False)
+        self._selector.register(self._ear, selectors.EVENT_READ, self._hear)
+        self._reception = Reception(self._selector, address, self._schedule, self._assembly_of)
+        self.endpoint = self._reception.endpoint
+        self.workers: Closeable | None = None
+        """Who prepares, where this feed is the one to end them."""
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
         self._thread.start()
 
     def __iter__(self) -> Iterator[Batch]:
-        while (item := self._ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
+        taken = self._next()
+        while taken is not None:
+            yield taken.batch()
+            taken = self._next(taken)
+
+    def fail(self, error: BaseException) -> None:
+        """Let the trainer raise `error` instead of waiting for a batch; may be called from any thread."""
+        self._end(error)
+        self._ring()
 
     def close(self) -> None:
-        """Stop preparing; what is on the way is cancelled."""
-        self._is_closed.set()
-        while not self._ready.empty():
-            self._ready.get_nowait()
-        self._cancel()  # wakes the thread if it waits for a task
+        """Send the data workers away; what they have in work is lost."""
+        with self._lock:
+            self._is_closed = True
+            self._lock.notify_all()
+        self._ring()
+        self._thread.join(_CLOSE_SECONDS)
+        if self.workers is not None:
+            self.workers.close()
 
-    def _cancel(self) -> None:
-        refs = [task.ref for tasks in list(self._pending) for task in tasks]  # a copy: the other thread may change it
-        for ref in [*refs, *self._twins]:
-            ray.cancel(ref)
+    def _next(self, returned: Staged | None = None) -> Staged | None:
+        """The next batch for the trainer, which has no use for the `returned` one any more; None after the last."""
+        with self._lock:
+            if returned is not None:
+                self._returned.append(returned)
+            self._is_wanted = not self._ready
+            self._ring()
+            self._lock.wait_for(lambda: self._ready or self._ending is not None or self._is_closed)
+            self._is_wanted = False
+            if self._is_closed:
+                return None
+            if self._ready:
+                return self._ready.popleft()
+            if isinstance(self._ending, StopIteration):
+                return None
+            assert self._ending is not None
+            raise self._ending
 
-    def _produce(self) -> None:
+    # From here on, what the feed's own thread does.
+
+    def _run(self) -> None:
         try:
-            self._submit()
-            while self._pending and not self._is_closed.is_set():
-                tasks = self._pending[0]
-                chunks = self._take_last(tasks) if self._is_exhausted else ray.get([task.ref for task in tasks])
-                self._pending.popleft()
-                self._num_pending_tasks -= len(tasks)
-                self._adapt(chunks)
-                self._limit = self._max_tasks
-                self._submit()
-                self._put(_assemble(chunks))
-            self._put(None)
+            while not self._is_closed and self._ending is None:
+                self._take_back()
+                self._resize()
+                self._reception.hand_out()
+                for key, _ in self._selector.select(_TICK_SECONDS):
+                    key.data()
+                self._pass_on()
         except BaseException as error:  # noqa: BLE001 whatever it is, the trainer must hear of it
-            self._put(error)
+            self._end(error)
         finally:
-            self._cancel()  # what came onto its way while `close` ran, or has no use after an error
+            self._reception.close()
+            self._selector.close()
+            for end in (self._bell, self._ear):
+                end.close()
 
-    def _put(self, item: Batch | BaseException | None) -> None:
-        while not self._is_closed.is_set():
-            try:
-                self._ready.put(item, timeout=0.5)
-                return
-            except queue.Full:
-                continue
+    def _end(self, ending: BaseException) -> None:
+        with self._lock:
+            self._ending = self._ending or ending
+            self._lock.notify_all()
 
-    def _submit(self) -> None:
-        """Keep as many tasks on the way as may be, and always a whole batch."""
-        while self._num_pending_tasks < self._limit or not self._pending:
-            span = next(self._spans, None)
-            if span is None:
-                self._is_exhausted = True
-                return
-            tasks = [_Task(part, self._prepare.remote(self._recipe, *part)) for part in cut(span, self._chunk_rows)]
-            self._pending.append(tasks)
-            self._num_pending_tasks += len(tasks)
+    def _ring(self) -> None:
+        with contextlib.suppress(OSError):  # the thread has ended, or has been rung for already
+            self._bell.send(b"\0")
 
-    def _take_last(self, tasks: "list[_Task]") -> list[dict[str, Any]]:
-        """The chunks of one of the last batches, when CPUs fall idle: what is not ready is prepared a second time.
+    def _hear(self) -> None:
+        self._ear.recv(1 << 12)
 
-        The twins queue behind everything else, so they only use CPUs that have nothing left to do, and they spare the
-        run the time in which the slowest CPU, or a dead one, holds the last chunk. Of each pair the first one counts.
+    def _assembly_of(self, batch: OpenBatch) -> Assembly:
+        if batch not in self._assemblies:
+            self._assemblies[batch] = Assembly(batch.span, self._pool.take())
+        return self._assemblies[batch]
+
+    def _take_back(self) -> None:
+        """Use the buffers again that the trainer, or the copy to its device, has done with."""
+        with self._lock:
+            used = [staged for staged in self._returned if staged.is_copied]
+            self._returned = [staged for staged in self._returned if not staged.is_copied]
+        for staged in used:
+            self._pool.give_back(staged.assembly.buffer)
+
+    def _pass_on(self) -> None:
+        """Give the trainer the batches that are complete, in order."""
+        complete = [self._stager.stage(self._assemblies.pop(batch)) for batch in self._schedule.take_complete()]
+        if complete:
+            with self._lock:
+                self._ready.extend(complete)
+                self._lock.notify_all()
+        if self._schedule.is_exhausted:
+            self._end(StopIteration())
+
+    def _resize(self) -> None:
+        """Say how many batches may be in preparation: as many as keep the workers busy.
+
+        And one more for each time that the trainer waited while a worker was idle for lack of room.
         """
-        refs = [task.ref for task in tasks]
-        ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
-        twins = {task: self._prepare.remote(self._recipe, *task.part) for task in tasks if task.ref not in ready}
-        self._twins = list(twins.values())
-        chunks = []
-        for task in tasks:
-            pair = [task.ref, *([twins[task]] if task in twins else [])]
-            first, late = ray.wait(pair, num_returns=1)
-            for ref in late:
-                ray.cancel(ref)
-            chunks += ray.get(first)
-        return chunks
-
-    def _adapt(self, chunks: list[dict[str, Any]]) -> None:
-        """Choose the chunk size that makes a task last as long as it should, from the tasks just measured."""
-        parts = [chunk["part"] for chunk in chunks]
-        seconds_per_row = sum(part.cpu_seconds for part in parts) / sum(part.num_rows for part in parts)
-        wanted = round(TARGET_TASK_SECONDS / max(seconds_per_row, 1e-6))
-        self._chunk_rows = max(1, min(wanted, self._batch_rows))
-
-
-def max_tasks_ahead(*, num_data_cpus: int, num_trainers: int, object_store_bytes: float, task_bytes: int) -> int:
-    """How many tasks one of `num_trainers` training workers may keep on the way: bounded by CPUs and by memory."""
-    by_cpus = num_data_cpus * TASKS_AHEAD_PER_CPU
-    by_memory = int(object_store_bytes * OBJECT_STORE_SHARE / max(task_bytes, 1))
-    return max(2, min(by_cpus, by_memory) // num_trainers)
-
-
-def training_spans(*, num_steps: int, batch_size: int, rank: int, world_size: int) -> Iterator[Span]:
-    """The places of one rank's batches: step by step, all ranks together cover the plan without a gap or an overlap."""
-    for step in range(num_steps):
-        start = (step * world_size + rank) * batch_size
-        yield (start, start + batch_size)
-
-
-def single_pass_spans(*, num_rows: int, batch_size: int, rank: int, world_size: int) -> Iterator[Span]:
-    """The places of one rank's batches when every row is wanted exactly once; the last span may be short."""
-    for start in range(rank * batch_size, num_rows, world_size * batch_size):
-        yield (start, min(start + batch_size, num_rows))
-
-
-def cut(span: Span, chunk_rows: int) -> list[Span]:
-    """Cut a span into parts of at most `chunk_rows`, as even as they can be."""
-    start, stop = span
-    num_parts = -(-(stop - start) // chunk_rows)
-    edges = [start + (stop - start) * part // num_parts for part in range(num_parts + 1)]
-    return list(itertools.pairwise(edges))
-
-
-def _assemble(chunks: list[dict[str, Any]]) -> Batch:
-    return Batch(
-        images=torch.from_numpy(np.concatenate([chunk["image"] for chunk in chunks])),
-        labels=torch.from_numpy(np.concatenate([chunk["label"] for chunk in chunks])),
-        rows=np.concatenate([chunk["row"] for chunk in chunks]),
-        valid=np.concatenate([chunk["valid"] for chunk in chunks]),
-        parts=tuple(chunk["part"] for chunk in chunks),
-        problems={row: text for chunk in chunks for row, text in chunk["problems"].items()},
-    )
+        busy_elsewhere = self._pool.num_taken - len(self._assemblies)
+        if self._is_wanted and self._schedule.is_held_up:
+            self._num_extra += 1
+            self._is_wanted = False  # once for each time
+        wanted = _IN_USE + _READY + self._schedule.wanted_open + self._num_extra
+        size = self._pool.most if self._has_fixed_size else min(wanted, self._pool.most)
+        self._schedule.max_open = size - busy_elsewhere

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 def test_an_exception_in_training_ends_every_host_and_leads_the_failure_file(tmp_path: Path, folder: Path) -> None:
     """Cases C09 and C16: with no bad file allowed the first one is an exception in the training function."""
     outcome, output = local_runner.run(
-        tmp_path / "job", training={**ON_IMAGES, "max_bad_file_share": 0.0}, channels={"training": str(folder)}
+        tmp_path / "job", training={**ON_IMAGES, "max_bad_share": 0.0}, channels={"training": str(folder)}
     )
     assert outcome["status"] == "Failed", output
     assert outcome["exit_codes"] == {"algo-1": 1, "algo-2": 1}
@@ -50,9 +50,9 @@ def test_an_exception_in_training_ends_every_host_and_leads_the_failure_file(tmp
 
 
 def test_bad_input_ends_every_host_with_2_before_a_cluster_forms(tmp_path: Path) -> None:
-    outcome, output = local_runner.run(tmp_path, training={**ON_IMAGES, "dataset": "synthetic", "model": "vit_bse"})
+    outcome, output = local_runner.run(tmp_path, training={**ON_IMAGES, "dataset": "synthetic", "image_size": 161})
     assert outcome["exit_codes"] == {"algo-1": 2, "algo-2": 2}, output
-    assert outcome["failure"].startswith("training.model: 'vit_bse' is not a timm model; nearest: ")
+    assert outcome["failure"].startswith("training.image_size: 161 is no multiple of the 16-pixel patches")
     assert "\n" not in outcome["failure"].strip()
 
 

@@ -12,7 +12,7 @@ from tests.cluster import local_runner
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-SHARES = {"gpu": 0.4, "cpu": 1.2}
+SHARE_AT = {"start": {"gpu": 1.0, "cpu": 2.0}, "first_step": {"gpu": 0.4, "cpu": 1.2}}
 SMALL = {
     "model": "test_vit",
     "model_arguments": {"patch_size": 32, "depth": 1, "embed_dim": 32, "num_heads": 1},
@@ -44,8 +44,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     outcome, output = local_runner.run(
         tmp_path_factory.mktemp("job"),
         training={**SMALL, "balance_rounds": 1},
-        cpu_share=SHARES,
-        bind_share_at="first_step",
+        cpu_share_at=SHARE_AT,
     )
     results_file = Path(outcome["output_dir"]) / "data" / "results.json"
     assert results_file.exists(), output

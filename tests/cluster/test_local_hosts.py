@@ -85,7 +85,7 @@ def two_jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
         LOOK_AROUND,
         channels={"training": str(channel)},
         num_jobs=2,
-        cpu_share={"gpu": 0.5, "cpu": None},
+        cpu_share_at={"start": {"gpu": 0.5, "cpu": None}},
         shm_bytes=8 * MIB,
         environment={"EXTRA": "1"},
     )
@@ -295,33 +295,34 @@ while time.monotonic() < end:
 
 def test_a_share_limits_cpu_time(tmp_path: Path) -> None:
     shares = {"gpu": 0.25, "cpu": 0.5}
-    outcome, _ = local_runner.run(tmp_path, BURN, cpu_share=shares)
+    outcome, _ = local_runner.run(tmp_path, BURN, cpu_share_at={"start": shares})
     if "affinity" in outcome["limits"]:
         pytest.skip("no control group may be written here, so that nothing limits less than a core")
     for host, share in (("algo-1", 0.25), ("algo-2", 0.5)):
         assert 0 < outcome["cpu_seconds"][host] <= share * outcome["seconds"] * 1.3
 
 
-def test_a_share_can_bind_when_the_cluster_has_formed(tmp_path: Path) -> None:
+def test_a_share_changes_with_each_event_that_says_so(tmp_path: Path) -> None:
     code = """
 import pathlib, time
 paths = pathlib.Path("/sys/fs/cgroup/cpu.max"), pathlib.Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
 quota = lambda: next(path.read_text().split()[0] for path in paths if path.exists())
-before = quota()
-print("counterpoise: event=cluster_formed hosts=1 seconds=0.1", flush=True)
 deadline = time.monotonic() + 30
-while quota() == before:
-    assert time.monotonic() < deadline
-    time.sleep(0.05)
-print("quota", before, quota())
+for event in ("cluster_formed hosts=1 seconds=0.1", "half_way"):
+    before = quota()
+    print("counterpoise: event=" + event, flush=True)
+    while quota() == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    print("quota", before, quota())
 """
     groups = [["gpu", "ml.g5.xlarge", 1]]
-    outcome, output = local_runner.run(
-        tmp_path, code, groups=groups, cpu_share={"gpu": 1.5}, bind_share_at="cluster_formed"
-    )
+    shares = {"start": {"gpu": 2.0}, "cluster_formed": {"gpu": 1.5}, "half_way": {"algo-1": 0.75}}
+    outcome, output = local_runner.run(tmp_path, code, groups=groups, cpu_share_at=shares)
     if "affinity" in outcome["limits"]:
         pytest.skip("no control group may be written here, so that there is no quota to change")
     assert "quota 100000 75000" in output
+    assert "quota 75000 37500" in output
     assert outcome["events"][0]["name"] == "cluster_formed"
     assert outcome["events"][0]["fields"] == {"hosts": "1", "seconds": "0.1"}
 
@@ -376,7 +377,9 @@ def test_an_ordinary_user_can_run_hosts(open_directory: Path) -> None:
         pytest.skip("this kernel refuses user namespaces")
     launcher = ("-c", BECOME_ORDINARY % {"uid": ORDINARY_UID}) if os.geteuid() == 0 else ()
     code = LOOK_AROUND.replace("/opt/ml/input/data/training/row.txt", "/etc/hosts")
-    outcome, _ = local_runner.run(open_directory, code, launcher=launcher, cpu_share={"gpu": 1.0, "cpu": 1.0})
+    outcome, _ = local_runner.run(
+        open_directory, code, launcher=launcher, cpu_share_at={"start": {"gpu": 1.0, "cpu": 1.0}}
+    )
     assert outcome["exit_codes"] == {"algo-1": 0, "algo-2": 0}
     one, two = (_facts(open_directory / "job0", host) for host in ("algo-1", "algo-2"))
     assert one["heard"] == "algo-2"

@@ -353,6 +353,7 @@ def test_redrive_after_a_failure_tells_the_same_again(workflow: Workflow, scenar
         ("not-an-object", [1], ["input: a list of 1 is not an object"]),
         ("no-gpu", {"mode": "compare", "instance_groups": [CPU_GROUP]}, ["cpu (ml.c5.4xlarge)"]),
         ("two-problems", {"volume_gb": 0, "training": {"steps": 0}}, ["training.steps: 0", "volume_gb: 0"]),
+        ("no-model", {"training": {"model": "resnet-50"}}, ["training.model: 'resnet-50'", "nearest: resnet50;"]),
         ("stack-limit", {"max_runtime_seconds": 432_001}, ["max_runtime_seconds: 432001 is over the limit of this"]),
     ],
 )

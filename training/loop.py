@@ -32,10 +32,10 @@ def train(settings: dict[str, "ray.ObjectRef[TrainJob]"]) -> dict[str, Any]:
 
 def _train(rank: Rank) -> dict[str, Any]:
     job = rank.job
-    learner = rank.set_up()
-    gc.freeze()  # as in the data workers: no collection walks through what the imports have left
-    feed = rank.feed(job.training, rank.training_spans())
+    feed = rank.feed(job.training, rank.training_spans())  # first: rows are prepared while the model is built
     try:
+        learner = rank.set_up()
+        gc.freeze()  # as in the data workers: no collection walks through what the imports have left
         stopped = _run_steps(rank, learner, feed)
     finally:
         feed.close()

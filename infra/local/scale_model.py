@@ -23,7 +23,7 @@ GROUPS = (
     InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", instance_count=1),
     InstanceGroup(name="cpu", instance_type="ml.c5.4xlarge", instance_count=1),
 )
-STEPS = 12
+STEPS = 10
 TRAINING: dict[str, Any] = {
     "model": "test_vit",
     "model_arguments": {"patch_size": 32, "depth": 1, "embed_dim": 32, "num_heads": 1},

@@ -81,7 +81,7 @@ class HostContext:
             # Data workers lower their own priority; the rest of Ray must not, or preprocessing starves it.
             "RAY_worker_niceness": "0",
             "COUNTERPOISE_HOST": self.cluster.current,
-            # Tensors of an image come and go many times for each; glibc would give their pages back and take them again,
+            # Tensors of an image come and go many times; glibc would give their pages back and take them again,
             # which made an image of the article's transform cost 63 ms of CPU time instead of 39.
             "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
             "MALLOC_MMAP_THRESHOLD_": str(64 << 20),

@@ -17,7 +17,8 @@ from timm.layers.patch_embed import PatchEmbed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from training.contract import ContractError, nearest
+from training.contract import ContractError
+from training.contract.models import MODELS, near_models
 
 WEIGHTS_FILE = "model.safetensors"
 DESCRIPTION_FILE = "model.json"
@@ -109,8 +110,7 @@ def _three(values: tuple[float, ...]) -> tuple[float, float, float]:
 
 def _check_names(name: str, arguments: Mapping[str, Any]) -> None:
     if not timm.is_model(name):
-        known = timm.list_models()
-        similar = ", ".join(nearest(name, known)) or f"none, see timm.list_models() for all {len(known)}"
+        similar = ", ".join(near_models(name)) or f"none, see timm.list_models() for all {len(MODELS)}"
         raise ContractError([f"training.model: {name!r} is not a timm model; nearest: {similar}"])
     problems = [
         f"training.model_arguments: {argument!r} cannot be given; {reason}"

@@ -11,7 +11,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.benchmarks.accelerator import Accelerator
 
@@ -59,21 +59,26 @@ def reporting(report: Callable[..., None], accelerator: Accelerator) -> Callable
     return report_step
 
 
-def main() -> int:
-    """As process 1: the bootstrap with this file as its driver. As the driver: training.main with `train` from here."""
+def main(module: str) -> int:
+    """As process 1 the bootstrap with `module` as its driver; as the driver training.main with `train` from there."""
     if sys.argv[1:] == ["train"]:
         from container.bootstrap import __main__ as bootstrap
         from container.bootstrap.driver import Driver
 
         command = Driver.command
-        Driver.command = lambda self: [MODULE if part == "training.main" else part for part in command(self)]  # type: ignore[method-assign]
+        Driver.command = lambda self: [module if part == "training.main" else part for part in command(self)]  # type: ignore[method-assign]
         return bootstrap.main()
     trainer: Any = importlib.import_module("training.trainer")
-    trainer.train = importlib.import_module(MODULE).train  # by its real name, so that the training worker finds it
+    trainer.train = importlib.import_module(module).train  # by its real name, so that the training worker finds it
     return int(importlib.import_module("training.main").main(sys.argv[1:]))
 
 
-if __name__ == "__main__":
-    code = main()
+def run(module: str) -> NoReturn:
+    """`main` as a program: what is on the way is printed, and Ray's exit handlers are left out."""
+    code = main(module)
     sys.stdout.flush()
     os._exit(code)
+
+
+if __name__ == "__main__":
+    run(MODULE)

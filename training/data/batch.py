@@ -63,6 +63,11 @@ class Assembly:
     parts: list[Part] = field(default_factory=list)
     problems: dict[int, str] = field(default_factory=dict)
 
+    @property
+    def num_rows(self) -> int:
+        """Rows of the batch; the buffer may have room for more."""
+        return self.span[1] - self.span[0]
+
     def place(self, chunk: Chunk) -> memoryview:
         """The memory that the images of a chunk belong into."""
         return self.buffer.image_bytes(*self._rows(chunk))

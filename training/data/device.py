@@ -32,12 +32,11 @@ class Staged:
             for tensor in (self.images, self.labels):
                 tensor.record_stream(stream)  # allocated on the copying stream, which must not reuse its memory yet
         assembly = self.assembly
-        num_rows = assembly.span[1] - assembly.span[0]
         return Batch(
             span=assembly.span,
             images=self.images,
             labels=self.labels,
-            valid=assembly.buffer.valid[:num_rows].copy(),
+            valid=assembly.buffer.valid[: assembly.num_rows].copy(),
             parts=tuple(assembly.parts),
             problems=assembly.problems,
         )
@@ -54,8 +53,8 @@ class Stager:
 
     def stage(self, assembly: Assembly) -> Staged:
         """Start to copy a batch; on the CPU it is used where it lies."""
-        num_rows = assembly.span[1] - assembly.span[0]
-        images, labels = assembly.buffer.images[:num_rows], assembly.buffer.labels[:num_rows]
+        images = assembly.buffer.images[: assembly.num_rows]
+        labels = assembly.buffer.labels[: assembly.num_rows]
         if self._stream is None:
             return Staged(assembly, images, labels)
         with torch.cuda.stream(self._stream):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from training.contract import ContractError
 from training.data.decoding import decode_image, one_line
 from training.data.read_ahead import ReadAhead
+from training.data.runs import run_of, start_of
 from training.data.sources import UnreadableRow
 from training.data.storage import Storage
 
@@ -56,7 +57,7 @@ class ImageFolder:
 
     def label(self, row: int) -> int:
         """Return the place of the row's class folder among the sorted names."""
-        return int(np.searchsorted(self._class_ends, row, side="right"))
+        return run_of(self._class_ends, row)
 
     def known_labels(self) -> NDArray[np.int64]:
         """Return the label of every row, int64 (num_rows,); the folders tell it."""
@@ -92,8 +93,7 @@ class ImageFolder:
         return self.storage.read(self._path(row))
 
     def _path(self, row: int) -> bytes:
-        start = int(self._path_ends[row - 1]) if row else 0
-        return self._paths[start : int(self._path_ends[row])]
+        return self._paths[start_of(self._path_ends, row) : int(self._path_ends[row])]
 
 
 def _list_classes(storage: Storage) -> dict[bytes, list[bytes]]:

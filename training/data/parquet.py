@@ -15,6 +15,7 @@ from training.contract import ContractError
 from training.data.decoding import decode_image, one_line
 from training.data.parquet_groups import RowGroups, to_pixels
 from training.data.parquet_head import merge_labels, read_head
+from training.data.runs import run_of, start_of
 from training.data.sources import UnreadableRow
 from training.data.storage import Storage
 
@@ -79,10 +80,9 @@ class Parquet:
 
     def describe(self, row: int) -> str:
         """Return a row's file and its number in there, from 0."""
-        file = int(np.searchsorted(self._file_ends, self._group(row), side="right"))
-        groups_before = int(self._file_ends[file - 1]) if file else 0
-        rows_before = int(self._group_ends[groups_before - 1]) if groups_before else 0
-        return f"{self._shown(self._paths[file])} row {row - rows_before}"
+        file = run_of(self._file_ends, run_of(self._group_ends, row))
+        first = start_of(self._group_ends, start_of(self._file_ends, file))
+        return f"{self._shown(self._paths[file])} row {row - first}"
 
     def expect(self, rows: NDArray[np.int64]) -> None:
         """Begin to read row groups that are far away."""
@@ -91,10 +91,9 @@ class Parquet:
 
     def read(self, row: int) -> NDArray[np.uint8]:
         """Return the image as `decode_image` or `fit_pixels` does; raises UnreadableRow with file and row."""
-        group = self._group(row)
+        group = run_of(self._group_ends, row)
         try:
-            first = int(self._group_ends[group - 1]) if group else 0
-            found = self._groups.get(group)[row - first]
+            found = self._groups.get(group)[row - start_of(self._group_ends, group)]
         except (OSError, ValueError, IndexError, pa.ArrowException) as error:
             raise UnreadableRow(self.describe(row), one_line(error)) from error
         if self._form == "struct" and found.is_valid:
@@ -109,9 +108,6 @@ class Parquet:
     def _groups(self) -> RowGroups:
         """This process's own."""
         return RowGroups(self.storage, self._paths, self._file_ends, self._column)
-
-    def _group(self, row: int) -> int:
-        return int(np.searchsorted(self._group_ends, row, side="right"))
 
     def _shown(self, path: bytes) -> str:
         return os.fsdecode(path) or str(self.storage).rpartition("/")[2]

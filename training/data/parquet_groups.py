@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from training.data.decoding import fit_pixels
 from training.data.read_ahead import ReadAhead
+from training.data.runs import run_of, start_of
 from training.data.sources import UnreadableRow
 from training.data.storage import Storage
 
@@ -79,12 +80,12 @@ class RowGroups:
         return found
 
     def _read(self, group: int) -> pa.ChunkedArray:
-        number = int(np.searchsorted(self._file_ends, group, side="right"))
-        first = int(self._file_ends[number - 1]) if number else 0
+        number = run_of(self._file_ends, group)
         # Opened anew, since two threads must not share a reader; with the metadata at hand that reads nothing.
         with self._storage.open(self._paths[number]) as opened:
             parquet = pq.ParquetFile(opened, metadata=self._metadata(number))
-            return parquet.read_row_group(group - first, columns=[self._column], use_threads=False).column(0)
+            place = group - start_of(self._file_ends, number)
+            return parquet.read_row_group(place, columns=[self._column], use_threads=False).column(0)
 
     def _read_metadata(self, number: int) -> pq.FileMetaData:
         with self._storage.open(self._paths[number]) as opened:

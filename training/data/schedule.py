@@ -146,11 +146,11 @@ class Schedule:
             PoisonedRows: the chunk that it had in work has now been in work on three workers that were lost.
         """
         self.workers.discard(worker)
-        for is_in_work, chunk in zip([True, False, False], worker.held, strict=False):
+        for place, chunk in enumerate(worker.held):
             chunk.holders.remove(worker)
             if chunk.is_done:
                 continue
-            chunk.num_crashes += is_in_work
+            chunk.num_crashes += place == 0
             if chunk.num_crashes >= MAX_CRASHES:
                 raise PoisonedRows(
                     f"rows {chunk.start} to {chunk.stop - 1} of the plan: {MAX_CRASHES} data workers were lost while "

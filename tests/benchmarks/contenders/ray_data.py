@@ -5,13 +5,13 @@ exchanged. Rows come in the order in which they happen to be ready.
 """
 
 import importlib
-import os
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from tests.benchmarks import cluster_job
 
 if TYPE_CHECKING:
     from training.data.batch import Batch
@@ -75,24 +75,8 @@ def train(settings: dict[str, Any]) -> Any:
     """The product's loop with the other feed, and with the virtual accelerator."""
     rank: Any = importlib.import_module("training.rank")
     rank.Rank.feed = open_feed
-    return importlib.import_module("tests.benchmarks.cluster_job").train(settings)
-
-
-def main() -> int:
-    """As process 1 the bootstrap with this module as its driver; as the driver training.main with `train` from here."""
-    if sys.argv[1:] == ["train"]:
-        from container.bootstrap import __main__ as bootstrap
-        from container.bootstrap.driver import Driver
-
-        command = Driver.command
-        Driver.command = lambda self: [MODULE if part == "training.main" else part for part in command(self)]  # type: ignore[method-assign]
-        return bootstrap.main()
-    trainer: Any = importlib.import_module("training.trainer")
-    trainer.train = importlib.import_module(MODULE).train  # by its real name, so that the training worker finds it
-    return int(importlib.import_module("training.main").main(sys.argv[1:]))
+    return cluster_job.train(settings)
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    os._exit(code)
+    cluster_job.run(MODULE)

@@ -24,8 +24,9 @@ _TICK_SECONDS = 2.0
 @ray.remote(num_cpus=1)
 def warm_up() -> None:
     """Pay a data worker's imports before there is work for it; the process is used again."""
-    _give_way()  # before the imports: on a host with few CPUs the trainer's own imports come first
     import training.data.worker  # noqa: F401
+
+    _give_way()  # after the imports: a worker that is starved of CPU before it can work is missing for a long time
 
 
 @ray.remote(num_cpus=1, max_retries=-1)  # the feed counts which rows cost a worker its life, and gives up

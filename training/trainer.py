@@ -49,7 +49,7 @@ def run(config: TrainingConfig, plan: Plan, files: "JobFiles") -> dict[str, Any]
     """
     ray.init(
         address=os.environ["RAY_ADDRESS"],
-        log_to_driver=True,
+        log_to_driver=False,  # process 1 of every host prints what its workers print
         logging_level=logging.WARNING,
         runtime_env={"env_vars": _ENVIRONMENT_OF_ALL},
     )

@@ -159,6 +159,8 @@ class Head:
         """Sample this host, reap orphans and report lost workers, every beat."""
         while True:
             self._record(self._context.cluster.current, self._context.meter.sample())
+            if self._node is not None:
+                self._node.print_output()
             awaited_by_ray = self._node.awaited_pids if self._node else set()
             reap(awaited={*awaited_by_ray, *self._driver.pids})
             while not self._server.lost.empty():

@@ -89,12 +89,15 @@ class HostContext:
             "RAY_enable_metrics_collection": "0",
             # A process that has paid its imports is kept for the next feed; by default Ray ends it after a second.
             "RAY_idle_worker_killing_time_threshold_ms": "86400000",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            # Work of a job asks for an environment of its own, so what Ray starts without work is never used.
+            "RAY_prestart_worker_first_driver": "0",
             "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
             "RAY_TRAIN_METRICS_ENABLED": "0",
         }
 
     def ray_settings(self, head_address: str) -> RayNodeSettings:
-        """What `ray start` is told here."""
+        """What Ray is told here."""
         directory, size_bytes = object_store(
             shared_memory_free_bytes(SHARED_MEMORY), int(psutil.virtual_memory().total), fallback=self.runtime_dir
         )

@@ -7,7 +7,12 @@ from typing import Any
 
 def say(text: str) -> None:
     """Print one line at once: a killed container loses nothing that was said."""
-    sys.stdout.write(f"counterpoise: {text}\n")
+    line(f"counterpoise: {text}")
+
+
+def line(text: str) -> None:
+    """Print one line of somebody else as it is."""
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 

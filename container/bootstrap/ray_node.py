@@ -1,7 +1,6 @@
 """This host's Ray processes: start with retries, watch the raylet, stop by pid.
 
-`ray start` without `--block`: the blocking form returns 1 on a clean end and never after a local stop. `ray stop` kills
-every Ray process of the machine, so process 1 ends what descends from it instead.
+`ray stop` kills every Ray process of the machine, so process 1 ends what descends from it instead.
 """
 
 import asyncio
@@ -12,23 +11,26 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
 from container.bootstrap import log
 from container.bootstrap.errors import CLUSTER_NOT_FORMED, HostError
 from container.bootstrap.processes import descendants, end_all
+from container.bootstrap.worker_output import WorkerOutput
 
 GCS_PORT = 6379
+LOGS_AT = "logs of Ray: "
 START_ATTEMPTS = 4
-"""On a busy machine 2 of 14 starts died with a time-out of Ray's own (30 s); four in a row are not chance."""
+"""On a busy machine 2 of 14 starts died with a time-out of Ray's; four in a row are not chance."""
 TRAINER_RESOURCE = "trainer"
 """One unit per training worker that a host may run: pins workers to hosts, with or without accelerators."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RayNodeSettings:
-    """Everything `ray start` is told on this host. `object_store_bytes` fits into `plasma_directory`."""
+    """Everything Ray is told on this host. `object_store_bytes` fits into `plasma_directory`."""
 
     is_head: bool
     address: str
@@ -43,31 +45,20 @@ class RayNodeSettings:
 
     def command(self) -> list[str]:
         """The exact command line."""
-        # No dashboard and no autoscaler: nobody asks them anything, and each is a process to pay for.
-        place = [
-            "--head",
-            f"--port={GCS_PORT}",
-            "--include-dashboard=false",
-            "--no-monitor",
-        ]
-        if not self.is_head:
-            place = [f"--address={self.head_address}:{GCS_PORT}"]
-        return [
-            sys.executable,
-            "-m",
-            "ray.scripts.scripts",
-            "start",
-            *place,
-            f"--node-ip-address={self.address}",
-            f"--num-cpus={self.num_cpus}",
-            f"--num-gpus={self.num_accelerators}",
-            f"--resources={json.dumps({TRAINER_RESOURCE: self.num_trainers} if self.num_trainers else {})}",
-            f"--labels={','.join(f'{key}={value}' for key, value in self.labels.items())}",
-            f"--object-store-memory={self.object_store_bytes}",
-            f"--plasma-directory={self.plasma_directory}",
-            "--disable-usage-stats",
-            "--log-style=record",
-        ]
+        place = {"gcs_server_port": GCS_PORT} if self.is_head else {"gcs_address": f"{self.head_address}:{GCS_PORT}"}
+        settings = {
+            "is_head": self.is_head,
+            **place,
+            "node_ip_address": self.address,
+            "node_name": self.address,
+            "num_cpus": self.num_cpus,
+            "num_gpus": self.num_accelerators,
+            "resources": {TRAINER_RESOURCE: self.num_trainers} if self.num_trainers else {},
+            "labels": dict(self.labels),
+            "object_store_memory": self.object_store_bytes,
+            "plasma_directory": self.plasma_directory,
+        }
+        return [sys.executable, "-m", "container.bootstrap.ray_daemons", json.dumps(settings)]
 
 
 class RayNode:
@@ -76,6 +67,7 @@ class RayNode:
     def __init__(self, settings: RayNodeSettings) -> None:
         self._settings = settings
         self._raylet: psutil.Process | None = None
+        self._output: WorkerOutput | None = None
         self.awaited_pids: set[int] = set()
 
     @property
@@ -102,16 +94,24 @@ class RayNode:
             code, output = await self._attempt(remaining_seconds)
             self._raylet = _find_raylet()
             if code == 0 and self.is_alive:
+                self._output = WorkerOutput(_logs_dir(output))
                 return
             reason = _cause(output) or f"exit code {code}"
             log.event("ray_start_failed", attempt=attempt, reason=reason)
             await self.stop()
-        raise HostError(CLUSTER_NOT_FORMED, f"ray start failed on {self._settings.address}: {reason}")
+        raise HostError(CLUSTER_NOT_FORMED, f"Ray did not start on {self._settings.address}: {reason}")
 
     async def stop(self) -> None:
         """End every Ray process of this host; what does not end in 2 s is killed."""
         await end_all(_ray_processes, grace_seconds=2.0, awaited=self.awaited_pids)
         self._raylet = None
+        self.print_output(is_last=True)
+        self._output = None
+
+    def print_output(self, *, is_last: bool = False) -> None:
+        """Print what workers of this host have printed since the last call."""
+        for line in self._output.read_new(is_last=is_last) if self._output else ():
+            log.line(line)
 
     async def _attempt(self, timeout_seconds: float) -> tuple[int | None, str]:
         # A file, not a pipe: the daemons inherit it, so a pipe would have no end.
@@ -128,7 +128,7 @@ class RayNode:
                 async with asyncio.timeout(timeout_seconds):
                     code: int | None = await process.wait()
             except TimeoutError:
-                return None, f"ray start did not end within {timeout_seconds:.0f} s"
+                return None, f"its start did not end within {timeout_seconds:.0f} s"
             finally:
                 if process.returncode is None:  # it takes too long, or nobody wants it any more
                     with suppress(ProcessLookupError):
@@ -137,6 +137,11 @@ class RayNode:
                 self.awaited_pids.discard(process.pid)
             output.seek(0)
             return code, output.read().decode(errors="replace")
+
+
+def _logs_dir(output: str) -> Path:
+    """Where the daemons write, by the last line of what started them."""
+    return Path(output.rpartition(LOGS_AT)[2].strip())
 
 
 def _cause(output: str) -> str:

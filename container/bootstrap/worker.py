@@ -62,7 +62,9 @@ class Worker:
             outcome = await self._exchange({"sample": asdict(self._context.meter.sample()), **self._status})
             if outcome is not None:
                 return outcome
-            reap(awaited=self._node.awaited_pids if self._node else ())
+            if self._node is not None:
+                self._node.print_output()
+                reap(awaited=self._node.awaited_pids)
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _stop_in_time(self) -> Outcome:

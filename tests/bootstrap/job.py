@@ -189,7 +189,7 @@ class Job:
         return int((self.nodes / self.names[name]).read_text())
 
     def num_starts(self, name: str) -> int:
-        """How often `ray start` was called on a host."""
+        """How often Ray was started on a host."""
         file = self.nodes.parent / f"starts-{self.names[name]}"
         return len(file.read_text().splitlines()) if file.exists() else 0
 

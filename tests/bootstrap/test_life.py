@@ -29,7 +29,7 @@ def test_no_secret_is_printed_or_handed_on(tmp_path: Path) -> None:
         assert job.ends() == {"algo-1": 0, "algo-2": 0}
         said = "".join(host.log for host in job.hosts.values())
         command_lines = "".join(file.read_text() for file in job.nodes.parent.glob("starts-*"))
-    assert "--node-ip-address" in command_lines
+    assert "node_ip_address" in command_lines
     for secret in (TOKEN, "hunter2"):
         assert secret not in said + command_lines
 
@@ -95,7 +95,7 @@ def test_a_worker_that_cannot_join_ends_the_job_with_its_reason(tmp_path: Path) 
         assert job.ray_pids() == []
     assert head.failure == worker.failure
     assert head.failure == (
-        f"algo-2 could not join: ray start failed on {job.names['algo-2']}: RuntimeError: the raylet did not like it"
+        f"algo-2 could not join: Ray did not start on {job.names['algo-2']}: RuntimeError: the raylet did not like it"
     )
 
 

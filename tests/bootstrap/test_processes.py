@@ -176,12 +176,12 @@ class Settings:
         return [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 async def main():
     loop = asyncio.get_running_loop()
-    reasons = {0.2: "ray start did not end within 0 s", -1: "no attempt was possible before the deadline"}
+    reasons = {0.2: "its start did not end within 0 s", -1: "no attempt was possible before the deadline"}
     for seconds, reason in reasons.items():
         try:
             await RayNode(Settings()).start(deadline=loop.time() + seconds)
         except HostError as error:
-            assert (error.exit_code, error.reason) == (3, f"ray start failed on 127.0.0.1: {reason}"), error
+            assert (error.exit_code, error.reason) == (3, f"Ray did not start on 127.0.0.1: {reason}"), error
         else:
             raise AssertionError("it started")
         assert descendants() == []

@@ -1,9 +1,11 @@
-"""What `ray start` is told on each host, how its failure is named, and where its objects go."""
+"""What Ray is told on each host, how its failure is named, and where its objects go."""
 
 import json
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -21,9 +23,12 @@ ON_CPU_HOSTS = TrainingConfig(preprocess_on="cpu_hosts")
 NUM_CPUS = len(os.sched_getaffinity(0))
 
 
-def options(settings: RayNodeSettings) -> dict[str, str]:
-    """The command line by option; an option without a value has an empty one."""
-    return {word.partition("=")[0]: word.partition("=")[2] for word in settings.command() if word.startswith("--")}
+def told(settings: RayNodeSettings) -> dict[str, Any]:
+    """What the program that starts the daemons is given."""
+    *program, given = settings.command()
+    assert program == [sys.executable, "-m", "container.bootstrap.ray_daemons"]
+    values: dict[str, Any] = json.loads(given)
+    return values
 
 
 @pytest.fixture(autouse=True)
@@ -34,32 +39,25 @@ def _room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_head_opens_a_cluster_on_its_own_address(tmp_path: Path) -> None:
-    settings = host_context(tmp_path, GPU, CPU).ray_settings("10.0.0.1")
-    command = settings.command()
-    assert command[1:4] == ["-m", "ray.scripts.scripts", "start"]
-    assert "--head" in command
-    assert options(settings) == {
-        "--head": "",
-        "--port": "6379",
-        "--include-dashboard": "false",
-        "--no-monitor": "",
-        "--node-ip-address": "10.0.0.1",
-        "--num-cpus": str(NUM_CPUS),
-        "--num-gpus": "0",
-        "--resources": '{"trainer": 1}',
-        "--labels": "host=algo-1,group=gpu",
-        "--object-store-memory": str(int(8.5 * GIB)),
-        "--plasma-directory": "/dev/shm",
-        "--disable-usage-stats": "",
-        "--log-style": "record",
+    assert told(host_context(tmp_path, GPU, CPU).ray_settings("10.0.0.1")) == {
+        "is_head": True,
+        "gcs_server_port": 6379,
+        "node_ip_address": "10.0.0.1",
+        "node_name": "10.0.0.1",
+        "num_cpus": NUM_CPUS,
+        "num_gpus": 0,
+        "resources": {"trainer": 1},
+        "labels": {"host": "algo-1", "group": "gpu"},
+        "object_store_memory": int(8.5 * GIB),
+        "plasma_directory": "/dev/shm",
     }
 
 
 def test_a_worker_joins_the_head_with_its_own_address(tmp_path: Path) -> None:
-    given = options(host_context(tmp_path, GPU, CPU, current="algo-2").ray_settings("10.0.0.9"))
-    assert (given["--address"], given["--node-ip-address"]) == ("10.0.0.9:6379", "10.0.0.1")
-    assert (given["--labels"], json.loads(given["--resources"])) == ("host=algo-2,group=cpu", {})
-    assert {"--head", "--port", "--no-monitor"}.isdisjoint(given)
+    given = told(host_context(tmp_path, GPU, CPU, current="algo-2").ray_settings("10.0.0.9"))
+    assert (given["is_head"], given["gcs_address"], given["node_ip_address"]) == (False, "10.0.0.9:6379", "10.0.0.1")
+    assert (given["labels"], given["resources"]) == ({"host": "algo-2", "group": "cpu"}, {})
+    assert "gcs_server_port" not in given
 
 
 def test_the_token_is_never_on_a_command_line_but_its_file_always_known(tmp_path: Path) -> None:
@@ -76,8 +74,8 @@ def test_a_training_host_offers_a_place_for_each_of_its_devices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(host, "num_accelerators", lambda: 4)
-    given = options(host_context(tmp_path, GPU, CPU, SECOND_GPU, current=name).ray_settings("10.0.0.1"))
-    assert (given["--num-gpus"], json.loads(given["--resources"])) == ("4", {"trainer": 4})
+    given = told(host_context(tmp_path, GPU, CPU, SECOND_GPU, current=name).ray_settings("10.0.0.1"))
+    assert (given["num_gpus"], given["resources"]) == (4, {"trainer": 4})
 
 
 def test_collectives_are_pinned_to_the_own_interface_where_several_hosts_train(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Stands in for Ray: a `ray start` that leaves a daemon named raylet, and a node table that is a folder of files."""
+"""Stands in for Ray: a node that leaves a daemon named raylet, and a node table that is a folder of files."""

@@ -6,6 +6,8 @@ from pathlib import Path
 from ray.core.generated.gcs_pb2 import GcsNodeInfo
 from ray.exceptions import RayError
 
+METRICS_AGENT_PORT_NAME = METRICS_EXPORT_PORT_NAME = DASHBOARD_AGENT_LISTEN_PORT_NAME = ""
+
 
 class GcsClient:
     """Reads the table of the head at `address`."""

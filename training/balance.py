@@ -7,6 +7,7 @@ so that the hosts that train are as busy with it as they are in a step.
 
 import copy
 import itertools
+import math
 from collections.abc import Collection, Iterable, Mapping
 
 from torch import nn
@@ -17,6 +18,9 @@ from training.rank import Rank
 from training.step import compute_gradients, wait_for
 
 BATCHES_OF_A_TURN = 8
+"""At least; where all hosts need less than this time for them, as many as they make in it."""
+SECONDS_OF_A_TURN = 5.0
+"""Workers begin and end a turn within some chunks of each other, which take 50 ms each and count for little then."""
 SPARE_BATCHES = 4
 """Batches behind those of a turn, begun and thrown away, so that no CPU falls idle while the turn lasts."""
 CPU_HOSTS, ALL_HOSTS = "cpu_hosts", "all_hosts"
@@ -35,12 +39,13 @@ def measure_balance(
     if not job.config.balance_rounds or not job.cpu_groups:
         return None
     bare = copy.deepcopy(getattr(model, "module", model))
+    num_batches = _batches_of_a_turn(rank)
     figures: dict[str, list[float]] = {}
     taken = turns or {CPU_HOSTS: job.cpu_groups, ALL_HOSTS: None}
     for hosts, groups in [*taken.items()] * job.config.balance_rounds:
         if rank.is_asked_to_stop():
             return None
-        rate, cores = (rank.sum(value) for value in preparing_rates(_turn(rank, bare, groups)))
+        rate, cores = (rank.sum(value) for value in preparing_rates(_turn(rank, bare, groups, num_batches)))
         figures.setdefault(hosts, []).append(rate)
         figures.setdefault(f"{hosts}_cores", []).append(cores)
         rank.events.emit("balance", hosts=hosts, images_per_second=round(rate, 3), cores=round(cores, 3))
@@ -66,10 +71,16 @@ def preparing_rates(parts: Iterable[Part]) -> tuple[float, float]:
     return rows_per_second, cores
 
 
-def _turn(rank: Rank, model: nn.Module, groups: Collection[str] | None) -> list[Part]:
+def _batches_of_a_turn(rank: Rank) -> int:
+    """The same on every rank."""
+    step_seconds = rank.sum(rank.meter.total().step_seconds) / rank.world_size / rank.job.config.accumulate_batches
+    return max(BATCHES_OF_A_TURN, math.ceil(SECONDS_OF_A_TURN / step_seconds) if step_seconds else 0)
+
+
+def _turn(rank: Rank, model: nn.Module, groups: Collection[str] | None, num_batches: int) -> list[Part]:
     """The parts of a turn's batches, but for the first one, which says who started first and not who is faster."""
     spans = training_spans(
-        num_batches=BATCHES_OF_A_TURN + SPARE_BATCHES,
+        num_batches=num_batches + SPARE_BATCHES,
         batch_size=rank.job.config.batch_size,
         rank=rank.index,
         world_size=rank.world_size,
@@ -77,7 +88,7 @@ def _turn(rank: Rank, model: nn.Module, groups: Collection[str] | None) -> list[
     feed = rank.feed(rank.job.training, spans, groups)
     parts: list[Part] = []
     try:
-        for number, batch in enumerate(itertools.islice(feed, BATCHES_OF_A_TURN)):
+        for number, batch in enumerate(itertools.islice(feed, num_batches)):
             compute_gradients(rank, model, batch)
             wait_for(rank.device)
             parts += batch.parts if number else ()

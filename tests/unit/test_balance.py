@@ -12,6 +12,7 @@ import training.rank
 from tests.unit.one_rank import CLASSES, DESCRIPTION, ROWS, SIZE, make_batch, make_rank
 from training.balance import BATCHES_OF_A_TURN, SPARE_BATCHES, measure_balance, preparing_rates
 from training.data.batch import Batch, Part
+from training.metrics import StepFigures
 from training.models import build_model
 
 
@@ -78,6 +79,17 @@ def test_cpu_hosts_alone_and_all_hosts_take_turns(tmp_path: Path, feeds: list[En
         assert feed.spans[-1][1] == (BATCHES_OF_A_TURN + SPARE_BATCHES) * ROWS
     events = [json.loads(line) for line in rank.job.events_file.read_text().splitlines()]
     assert [event["hosts"] for event in events] == ["cpu_hosts", "all_hosts"] * 2
+
+
+def test_a_turn_of_a_fast_job_is_long_enough_to_be_measured(tmp_path: Path, feeds: list[EndlessFeed]) -> None:
+    rank = make_rank(tmp_path, balance_rounds=1)
+    for _ in range(3):
+        step = StepFigures(
+            wait_seconds=0.02, compute_seconds=0.03, rows_by_host={}, num_valid=0, preparing_cpu_seconds=0
+        )
+        rank.meter.add(step)
+    measure_balance(rank, make_model())
+    assert [feed.num_taken for feed in feeds] == [100, 100]  # 5 s of 0.05 s each
 
 
 def test_the_rate_is_the_sum_of_the_hosts_own_whatever_their_batches_waited_for() -> None:

@@ -1,8 +1,7 @@
-"""Writes what the documentation derives from the contract; with --check it only says which file is stale."""
+"""Writes what documents derive from the contract and from kept figures; --check only says which file is stale."""
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,14 +13,15 @@ sys.path.insert(0, str(ROOT))  # so that `python docs/generate.py` finds the pac
 from pydantic import BaseModel  # noqa: E402
 
 from infra.settings import CONTEXT_PREFIX, DeploySettings  # noqa: E402
+from tests.benchmarks import results_file  # noqa: E402
 from training.contract import Channel, InstanceGroup, RunConfig, TrainingConfig  # noqa: E402
 from training.contract.errors import allowed, field_schemas  # noqa: E402
 
 SETTINGS_PAGE = "docs/settings.md"
 SCHEMA_FILE = "docs/run-config.schema.json"
 README = "README.md"
+BENCHMARKS = "docs/benchmarks"
 
-_README_BLOCK = re.compile(r"(?<=<!-- settings:start -->\n).*?(?=<!-- settings:end -->)", re.DOTALL)
 _SECTIONS: tuple[tuple[type[BaseModel], str, str], ...] = (
     (RunConfig, "Run", "The input of an execution. `{}` is complete: it runs the article's experiment."),
     (InstanceGroup, "Instance group", "One entry of `instance_groups`."),
@@ -64,22 +64,28 @@ def schema_text() -> str:
     return json.dumps(RunConfig.json_schema(), indent=2) + "\n"
 
 
-def readme_text(current: str) -> str:
-    """A README's text with the block between its settings markers rewritten; unchanged where it has no markers."""
-    return _README_BLOCK.sub(lambda _: settings_table(TrainingConfig), current)
+def readme_text(current: str, benchmarks: Path) -> str:
+    """A README's text with the blocks between its markers rewritten; what has no markers stays."""
+    blocks = {"settings": settings_table(TrainingConfig), "benchmarks": results_file.to_markdown(benchmarks)}
+    for name, text in blocks.items():
+        start, end = f"<!-- {name}:start -->\n", f"<!-- {name}:end -->"
+        before, has_block, rest = current.partition(start)
+        if has_block:
+            current = before + start + text + end + rest.partition(end)[2]
+    return current
 
 
 def generated(root: Path) -> dict[Path, str]:
-    """The path and the due text of each file that is derived from the contract."""
+    """The path and the due text of each derived file."""
     texts = {root / SETTINGS_PAGE: settings_page(), root / SCHEMA_FILE: schema_text()}
     readme = root / README
     if readme.exists():
-        texts[readme] = readme_text(readme.read_text(encoding="utf-8"))
+        texts[readme] = readme_text(readme.read_text(encoding="utf-8"), root / BENCHMARKS)
     return texts
 
 
 def stale(root: Path) -> list[str]:
-    """The files below `root`, by relative path, whose text is not what the contract says."""
+    """The files below `root`, by relative path, whose text is not what it should be."""
     return [
         str(path.relative_to(root))
         for path, text in generated(root).items()
@@ -95,7 +101,7 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     names = stale(root)
     if options.check:
         for name in names:
-            print(f"{name}: differs from training/contract; run python docs/generate.py", file=sys.stderr)
+            print(f"{name}: is not what it derives from any more; run python docs/generate.py", file=sys.stderr)
         return 1 if names else 0
     for path, text in generated(root).items():
         if str(path.relative_to(root)) in names:

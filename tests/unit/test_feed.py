@@ -2,9 +2,11 @@
 
 import contextlib
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,11 @@ import pytest
 
 from tests.unit.feed_workers import (
     DEADLINE_SECONDS,
+    ELSEWHERE,
     NUM_ROWS,
     ROW_BYTES,
     SIZE,
+    LocalWorker,
     NumberedRows,
     ScriptedWorker,
     Tagged,
@@ -72,7 +76,7 @@ def test_a_batch_says_who_prepared_it_and_what_that_cost() -> None:
 
 def test_workers_of_another_host_connect_by_tcp() -> None:
     feed = make_feed(spans_of(20))
-    elsewhere = replace(feed.endpoint, local_name="nobody-listens-here")
+    elsewhere = replace(feed.endpoint, local_name=ELSEWHERE)
     worker = threading.Thread(target=serve, args=(make_recipe(), [elsewhere], "algo-2"))
     worker.start()
     assert [row for batch in feed for row in rows_of(batch)] == list(range(20 * 16))
@@ -193,6 +197,77 @@ def give_out_twice(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
         return next((chunk for chunk in held if len(chunk.holders) == 1), None)
 
     monkeypatch.setattr(schedule, "_late", late)
+
+
+def test_what_a_late_worker_of_this_host_leaves_never_reaches_a_batch_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = make_feed([(0, 4), (4, 8)], batch_rows=4)
+    slow = LocalWorker(feed, "slow")
+    order = slow.order()
+    fast = ScriptedWorker(feed, "fast")
+    give_out_twice(feed, monkeypatch)
+    twin = fast.order()
+    assert (twin.start, twin.stop) == (order.start, order.stop)
+    fast.answer(twin)
+    batches = iter(feed)
+    first = next(batches)
+    slow.answer(order, value=-1.0)
+    for _ in range(2):  # the second half of the slow worker's orders, whoever gets which
+        late = slow.order()
+        slow.answer(late)
+        if late.start == 4:
+            break
+    assert first.images[:, 1, 0, 0].tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert next(batches).images[:, 1, 0, 0].tolist() == [4.0, 5.0, 6.0, 7.0]
+    slow.leave()
+    feed.close()
+
+
+def test_rooms_are_used_in_turn_and_grow_with_the_chunks() -> None:
+    feed = make_feed([(0, 1), (1, 3), (3, 7), (7, 11), (11, 12)], batch_rows=4)
+    worker = LocalWorker(feed, "algo-1")
+    batches = iter(feed)
+    rows: list[int] = []
+    while len(rows) < 12:
+        order = worker.order()
+        worker.answer(order)
+        if order.stop in (1, 3, 7, 11, 12):
+            rows += rows_of(next(batches))
+    assert rows == list(range(12))
+    worker.leave()
+    feed.close()
+
+
+def test_a_worker_that_tells_of_images_it_has_not_left_is_sent_away() -> None:
+    feed = make_feed(spans_of(3))
+    liar = LocalWorker(feed, "liar")
+    liar.connection.sendall(liar.head_of(liar.order()))
+    with working([feed]):
+        rows = [row for batch in feed for row in rows_of(batch)]
+        with contextlib.suppress(ConnectionResetError):
+            while liar.connection.recv(
+                1 << 16
+            ):  # it had a second order; then comes the end, also of a feed that goes on
+                pass
+    assert rows == list(range(48))
+    liar.leave()
+
+
+def num_open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_memory_from_a_stranger_is_not_taken() -> None:
+    feed = make_feed(spans_of(2))
+    num_open = num_open_files()
+    with socket.socket(socket.AF_UNIX) as stranger, tempfile.TemporaryFile() as room:
+        stranger.settimeout(DEADLINE_SECONDS)
+        stranger.connect(f"\0{feed.endpoint.local_name}")
+        socket.send_fds(stranger, [b"GET / HTTP/1.1"], [room.fileno()])
+        with contextlib.suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+    with working([feed]):
+        assert len(list(feed)) == 2
+    assert num_open_files() <= num_open
 
 
 def test_what_a_worker_raises_reaches_the_trainer_cause_first() -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import selectors
 import socket
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from training.data import wire
 from training.data.batch import Assembly, Part
 from training.data.schedule import Chunk, OpenBatch, Schedule, Worker
+from training.data.shared import ANCILLARY_BYTES, FeedRooms
 
 _READ_BYTES = 1 << 20
 """Of one connection at a time, so that none waits long for its turn."""
@@ -32,6 +37,8 @@ class _Peer:
     connection: socket.socket
     opened_at: float
     target: memoryview
+    rooms: FeedRooms | None
+    """Where a worker of this host leaves its images; None: they come through the connection."""
     worker: Worker | None = None
     orders: dict[int, Chunk] = field(default_factory=dict)
 
@@ -98,7 +105,8 @@ class Reception:
             connection, _ = listener.accept()
             connection.setblocking(False)
             wire.set_up(connection)
-            peer = _Peer(connection, time.monotonic(), memoryview(b""))
+            rooms = FeedRooms() if connection.family == socket.AF_UNIX else None
+            peer = _Peer(connection, time.monotonic(), memoryview(b""), rooms)
             conversation = self._converse(peer)
             peer.target = next(conversation)
             self._peers.add(peer)
@@ -106,7 +114,7 @@ class Reception:
 
     def _read(self, peer: _Peer, conversation: Iterator[memoryview]) -> None:
         try:
-            num_bytes = peer.connection.recv_into(peer.target, min(len(peer.target), _READ_BYTES))
+            num_bytes = _receive(peer)
             if not num_bytes:
                 raise ConnectionResetError("the data worker is gone")
             peer.target = peer.target[num_bytes:]
@@ -164,14 +172,18 @@ class Reception:
         self, peer: _Peer, chunk: Chunk, worker: Worker, result: wire.Result, small: memoryview
     ) -> Iterator[memoryview]:
         assembly = None if chunk.is_done else self._assembly_of(chunk.batch)
+        place = assembly.place(chunk) if assembly is not None else None
+        if place is not None and len(place) != result.num_image_bytes:
+            raise wire.Refused("images of another size than those of this feed")
         spare = None
-        if assembly is None or chunk in self._writers:  # it was given out twice
+        if peer.rooms is not None:
+            spare = peer.rooms.next(result.num_image_bytes)
+            if spare is None:
+                raise wire.Refused("a result without its images")
+        elif place is None or chunk in self._writers:  # it was given out twice
             spare = memoryview(bytearray(result.num_image_bytes))
             yield spare
         else:
-            place = assembly.place(chunk)
-            if len(place) != result.num_image_bytes:
-                raise wire.Refused("images of another size than those of this feed")
             self._writers[chunk] = peer
             yield place
             self._writers.pop(chunk, None)
@@ -179,7 +191,7 @@ class Reception:
             assembly = self._assembly_of(chunk.batch)
             if spare is not None:
                 self._stop_writing(chunk)
-                assembly.place(chunk)[:] = spare
+                np.copyto(np.frombuffer(assembly.place(chunk), np.uint8), np.frombuffer(spare, np.uint8))
             num_row_bytes = wire.ROW_BYTES * chunk.num_rows
             part = Part(worker.name, chunk.num_rows, result.cpu_seconds, result.ended_at)
             assembly.add(chunk, part, small[:num_row_bytes], wire.unpack_problems(bytes(small[num_row_bytes:])))
@@ -189,6 +201,21 @@ class Reception:
         writer = self._writers.pop(chunk, None)
         if writer is not None:
             writer.target = memoryview(bytearray(len(writer.target)))
+
+
+def _receive(peer: _Peer) -> int:
+    """Receive into the target of a peer, and the rooms that come with the bytes; returns how many bytes came."""
+    num_bytes = min(len(peer.target), _READ_BYTES)
+    if peer.rooms is None:
+        return peer.connection.recv_into(peer.target, num_bytes)
+    num_bytes, ancillary, _, _ = peer.connection.recvmsg_into([peer.target[:num_bytes]], ANCILLARY_BYTES)
+    for _, _, data in ancillary:
+        for descriptor in array("i", data):
+            if peer.worker is None:
+                os.close(descriptor)
+                raise wire.Refused("a room from a stranger")
+            peer.rooms.take(descriptor)
+    return num_bytes
 
 
 def _sentence(text: memoryview, host: str) -> str:

@@ -1,9 +1,9 @@
 """How a data worker and a feed talk: a proof on both sides that they belong to one job, then chunks of rows.
 
-One connection for each pair of a data worker and a feed: TCP, and on the host of the feed a Unix socket, which moves a
-megabyte for half the CPU time. The worker proves first that it knows the feed's key, so a
-stranger who connects is not answered at all. Then the feed sends assignments and the worker sends results: numbers in
-network order, then the bytes of arrays as they lie in memory. Nothing is ever unpickled.
+One connection for each pair of a data worker and a feed: TCP, and on the host of the feed a Unix socket, beside which
+the images lie in shared memory. The worker proves first that it knows the feed's key, so a stranger who connects is not
+answered at all. Then the feed sends assignments and the worker sends results: numbers in network order, then the bytes
+of arrays as they lie in memory. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ ROW_BYTES = 8 + 1
 """Of a row beside its image: its label, and whether it could be read."""
 _BACKLOG = 1024
 _CONNECT_SECONDS = 30.0
-_LOCAL_BUFFER_BYTES = 1 << 20
 _SILENCE_SECONDS = 30
 """A peer that does not acknowledge what was sent for so long is gone: its host, or the network between."""
 
@@ -86,8 +85,8 @@ class Result(NamedTuple):
     """The head of what a worker sends for an assignment.
 
     After it come, for `num_rows` rows, labels (int64) and whether each could be read (bool), the problems of those that
-    could not, JSON of `num_text_bytes` bytes, and the images in wire form, `num_image_bytes`. Where preparing raised,
-    `num_rows` is 0, the text says what, and nothing else follows.
+    could not, JSON of `num_text_bytes` bytes, and, through TCP, the images in wire form, `num_image_bytes`. Where
+    preparing raised, `num_rows` is 0, the text says what, and nothing else follows.
     """
 
     number: int
@@ -174,7 +173,6 @@ def _abstract(name: str) -> str:
 def set_up(connection: socket.socket) -> None:
     """Send small messages at once, and notice a peer that vanished without a word."""
     if connection.family == socket.AF_UNIX:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LOCAL_BUFFER_BYTES)
         return
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import selectors
 import socket
 import time
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from training.data import wire
 from training.data.plan import RowPlan
 from training.data.prepare import prepare_rows
+from training.data.shared import WorkerRooms
 from training.data.sources import Source
 from training.data.transforms import Transform
 
@@ -34,10 +36,18 @@ class Recipe:
     image_size: int
 
 
+class _Feed:
+    """A feed that is served; `rooms` are the memory shared with one on this host."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.rooms = WorkerRooms() if connection.family == socket.AF_UNIX else None
+
+
 class _Order(NamedTuple):
     """Rows that a feed has asked for; `rows` are their ids."""
 
-    connection: socket.socket
+    feed: _Feed
     assignment: wire.Assignment
     rows: NDArray[np.int64]
 
@@ -53,21 +63,20 @@ def serve(recipe: Recipe, endpoints: Sequence[wire.Endpoint], host_name: str) ->
             _try_to_join(feeds, endpoint, host_name)
         while feeds.get_map():
             for key, _ in feeds.select(0 if orders else None):
-                connection = key.fileobj
-                assert isinstance(connection, socket.socket)
-                assignment = _receive(connection)
+                feed: _Feed = key.data
+                assignment = _receive(feed.connection)
                 if assignment == wire.END:
-                    orders = _without(orders, connection, feeds)
+                    orders = _without(orders, feed, feeds)
                     continue
                 rows = recipe.plan.rows(assignment.start, assignment.stop)
-                orders.append(_Order(connection, assignment, rows))
+                orders.append(_Order(feed, assignment, rows))
                 recipe.source.expect(np.concatenate([order.rows for order in orders]))
             if orders:
                 order = orders.popleft()
                 try:
                     preparer.fill(order)
                 except OSError:
-                    orders = _without(orders, order.connection, feeds)
+                    orders = _without(orders, order.feed, feeds)
 
 
 def _try_to_join(feeds: selectors.BaseSelector, endpoint: wire.Endpoint, host_name: str) -> None:
@@ -79,7 +88,7 @@ def _try_to_join(feeds: selectors.BaseSelector, endpoint: wire.Endpoint, host_na
     except ConnectionError:
         return
     connection.settimeout(None)
-    feeds.register(connection, selectors.EVENT_READ)
+    feeds.register(connection, selectors.EVENT_READ, _Feed(connection))
 
 
 def _receive(connection: socket.socket) -> wire.Assignment:
@@ -89,11 +98,11 @@ def _receive(connection: socket.socket) -> wire.Assignment:
         return wire.END
 
 
-def _without(orders: deque[_Order], connection: socket.socket, feeds: selectors.BaseSelector) -> deque[_Order]:
+def _without(orders: deque[_Order], feed: _Feed, feeds: selectors.BaseSelector) -> deque[_Order]:
     """Leave a feed; returns the orders of the others."""
-    feeds.unregister(connection)
-    connection.close()
-    return deque(order for order in orders if order.connection is not connection)
+    feeds.unregister(feed.connection)
+    feed.connection.close()
+    return deque(order for order in orders if order.feed is not feed)
 
 
 class _Preparer:
@@ -106,32 +115,41 @@ class _Preparer:
 
     def fill(self, order: _Order) -> None:
         """Prepare the rows of `order` and send them, or what kept it from that. Raises OSError: the feed is gone."""
-        connection, assignment, rows = order
+        feed, assignment, rows = order
+        images = self._images_of(feed, len(rows))
         try:
-            small, images = self._prepare(assignment, rows)
+            small = self._prepare(assignment, rows, images)
         except Exception as error:  # noqa: BLE001 a user's transform raises anything; the trainer's side reports it
             text = _describe(error).encode()
-            connection.sendall(wire.Result(assignment.number, 0, len(text), 0, 0.0, time.time()).pack() + text)
+            feed.connection.sendall(wire.Result(assignment.number, 0, len(text), 0, 0.0, time.time()).pack() + text)
             return
-        connection.sendall(small)
-        connection.sendall(images)
+        if feed.rooms is not None:
+            feed.rooms.send(feed.connection, small)
+            return
+        feed.connection.sendall(small)
+        feed.connection.sendall(images.data.cast("B"))
 
-    def _prepare(self, assignment: wire.Assignment, rows: NDArray[np.int64]) -> tuple[bytes, memoryview]:
+    def _prepare(self, assignment: wire.Assignment, rows: NDArray[np.int64], images: NDArray[Any]) -> bytes:
+        """Fill `images`; returns all else that is to be sent."""
         recipe, num_rows = self._recipe, len(rows)
         epochs = recipe.plan.epochs(assignment.start, assignment.stop)
-        images = self._array(num_rows)
         labels, valid = np.empty(num_rows, np.int64), np.empty(num_rows, np.bool_)
         problems = prepare_rows(recipe.source, recipe.transform, rows, epochs, images, labels, valid)
         text = wire.pack_problems(problems)
         cpu_now = time.process_time()  # with what sending the chunk before took
         head = wire.Result(assignment.number, num_rows, len(text), images.nbytes, cpu_now - self._cpu_mark, time.time())
         self._cpu_mark = cpu_now
-        return head.pack() + labels.tobytes() + valid.tobytes() + text, images.data.cast("B")
+        return head.pack() + labels.tobytes() + valid.tobytes() + text
 
-    def _array(self, num_rows: int) -> NDArray[Any]:
+    def _images_of(self, feed: _Feed, num_rows: int) -> NDArray[Any]:
+        """Where the images of a chunk are to be prepared, (num_rows, *wire_shape)."""
         transform = self._recipe.transform
+        shape = num_rows, *transform.wire_shape(self._recipe.image_size)
+        if feed.rooms is not None:
+            num_bytes = math.prod(shape) * transform.wire_dtype.itemsize
+            return np.frombuffer(feed.rooms.next(num_bytes), transform.wire_dtype).reshape(shape)
         if len(self._images) < num_rows:
-            self._images = np.empty((num_rows, *transform.wire_shape(self._recipe.image_size)), transform.wire_dtype)
+            self._images = np.empty(shape, transform.wire_dtype)
         return self._images[:num_rows]
 
 

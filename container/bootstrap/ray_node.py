@@ -58,7 +58,7 @@ class RayNodeSettings:
             "object_store_memory": self.object_store_bytes,
             "plasma_directory": self.plasma_directory,
         }
-        return [sys.executable, "-m", "container.bootstrap.ray_daemons", json.dumps(settings)]
+        return [sys.executable, "-m", "container.ray_daemons", json.dumps(settings)]
 
 
 class RayNode:

@@ -26,7 +26,7 @@ NUM_CPUS = len(os.sched_getaffinity(0))
 def told(settings: RayNodeSettings) -> dict[str, Any]:
     """What the program that starts the daemons is given."""
     *program, given = settings.command()
-    assert program == [sys.executable, "-m", "container.bootstrap.ray_daemons"]
+    assert program == [sys.executable, "-m", "container.ray_daemons"]
     values: dict[str, Any] = json.loads(given)
     return values
 

@@ -1,4 +1,4 @@
-"""Starts Ray's daemons on this host and ends: `python -m container.bootstrap.ray_daemons '<JSON>'`.
+"""Starts Ray's daemons on this host and ends: `python -m container.ray_daemons '<JSON>'`.
 
 What `ray start` does, without what nobody of a training job asks for: the dashboard, its agent (which takes jobs over
 HTTP from whoever reaches it) and the server of Ray Client, each a Python process with imports of seconds, and the

@@ -35,7 +35,7 @@ _ray_python_command = services._build_python_executable_command_memory_profileab
 
 
 class LeanNode(Node):
-    """Ray's own set of daemons, less those."""
+    """A node of Ray without the dashboard and its agent."""
 
     def start_api_server(self, **_options: Any) -> None:
         """No dashboard."""

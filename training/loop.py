@@ -9,12 +9,13 @@ import ray
 import torch
 
 from training.balance import measure_balance
+from training.checkpointer import Checkpointer
 from training.data.batch import Batch
 from training.data.spans import single_pass_spans
 from training.metrics import StepTimes
 from training.numerics import compile_errors_in_one_line
 from training.rank import Rank, TrainJob, check_bad_share
-from training.step import Learner, usable_rows
+from training.step import Learner, LossWatch, usable_rows
 from training.timing import StepTimer
 
 
@@ -24,6 +25,7 @@ def train(settings: dict[str, "ray.ObjectRef[TrainJob]"]) -> dict[str, Any]:
     Raises:
         ContractError: the first batch is not what the model takes, or the model cannot be compiled.
         BadFiles: too many rows could not be read.
+        LossNotFinite: the loss is no number any more; no checkpoint was made of that.
     """
     job = ray.get(settings["job"])
     with compile_errors_in_one_line() if job.config.compile else contextlib.nullcontext():
@@ -36,7 +38,8 @@ def _train(rank: Rank) -> dict[str, Any]:
     try:
         learner = rank.set_up()
         gc.freeze()  # as in the data workers: no collection walks through what the imports have left
-        stopped = _run_steps(rank, learner, feed)
+        with contextlib.closing(Checkpointer(rank, learner)) as checkpointer:
+            stopped = _run_steps(rank, learner, feed, checkpointer)
     finally:
         feed.close()
     balance = None if stopped else measure_balance(rank, learner.model)
@@ -46,7 +49,7 @@ def _train(rank: Rank) -> dict[str, Any]:
     return rank.finish(learner.model, stopped=stopped, accuracy=accuracy, balance=balance)
 
 
-def _run_steps(rank: Rank, learner: Learner, feed: Iterable[Batch]) -> bool:
+def _run_steps(rank: Rank, learner: Learner, feed: Iterable[Batch], checkpointer: Checkpointer) -> bool:
     """Make every optimizer step, fewer only when asked to stop; returns whether it was.
 
     The host waits for the device, to read the times and the loss, only where something is to be told; else it reads the
@@ -54,23 +57,29 @@ def _run_steps(rank: Rank, learner: Learner, feed: Iterable[Batch]) -> bool:
     """
     meter, num_steps = rank.meter, rank.num_steps
     learner.model.train()
-    timer = StepTimer(rank.device)
+    timer, watch = StepTimer(rank.device), LossWatch(rank.device)
     batches = _noted(rank, timer.timed(feed))
-    for step in range(1, num_steps + 1):
+    first_step = rank.num_steps_before + 1
+    for step in range(first_step, num_steps + 1):
+        checkpointer.before_step(step)
         loss = learner.step(batches, rank.rows_of_all)
+        watch.note(step, loss)
         timer.end_step()
         is_last = step == num_steps or rank.is_stopping
-        is_told = is_last or step == 1 or step % rank.job.config.report_every_steps == 0
+        is_told = is_last or rank.is_saving or step == first_step or step % rank.job.config.report_every_steps == 0
+        if is_told:
+            watch.check()
         for figures in timer.read(but=0 if is_told else 1):
             meter.add(figures)
         _report(rank, step, loss)
+        checkpointer.after_step(step, loss)
         if is_last:
             meter.loss = _mean_loss(rank, loss)
             break
-    is_stopped = meter.num_steps < num_steps
-    if is_stopped:
-        rank.events.emit("stopped", step=meter.num_steps, steps=num_steps)
-    return is_stopped
+    last_step = rank.num_steps_before + meter.num_steps
+    if last_step < num_steps:
+        rank.events.emit("stopped", step=last_step, steps=num_steps)
+    return last_step < num_steps
 
 
 def _noted(rank: Rank, batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -87,7 +96,7 @@ def _noted(rank: Rank, batches: Iterable[Batch]) -> Iterator[Batch]:
 def _report(rank: Rank, step: int, loss: torch.Tensor) -> None:
     config, meter = rank.job.config, rank.meter
     rank.events.touch()
-    if step == 1:
+    if step == rank.num_steps_before + 1:
         rank.events.emit(
             "first_step", data_wait_seconds=meter.first_wait_seconds, compute_seconds=meter.first_compute_seconds
         )

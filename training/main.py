@@ -35,6 +35,8 @@ class JobFiles:
     failure_file: Path
     ready_file: Path
     stop_file: Path
+    checkpoint_dir: Path | None
+    """Where checkpoints are kept; None where the platform keeps none."""
     head_host: str
     hosts: tuple[dict[str, str], ...]
 
@@ -47,6 +49,7 @@ def parse_arguments(arguments: Sequence[str]) -> JobFiles:
         "telemetry-file", "failure-file", "ready-file", "stop-file",
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--checkpoint-dir", type=Path, help="where checkpoints are kept; without it, none are made")
     parser.add_argument("--head-host", required=True, help="name of the host that this runs on")
     parser.add_argument("--hosts", type=json.loads, required=True, help="every host: JSON list of name, group, type")
     values = vars(parser.parse_args(arguments))
@@ -92,6 +95,7 @@ def _drive(files: JobFiles) -> int:
     events = Events(files.events_file)
     # Slow imports and every check that needs no cluster run while the hosts still find each other.
     from training.preflight import check, read_hyperparameters
+    from training.resume import find_resume
     from training.trainer import run
 
     config = TrainingConfig.from_hyperparameters(read_hyperparameters(files.hyperparameters))
@@ -99,8 +103,11 @@ def _drive(files: JobFiles) -> int:
     events.emit("settings_checked", rows=plan.num_training_rows, validation_rows=plan.num_validation_rows)
     for note in plan.notes:
         events.emit("note", text=note)
+    resumed = find_resume(files.checkpoint_dir, plan.identity, events) if files.checkpoint_dir else None
+    if files.checkpoint_dir is None:
+        events.emit("note", text="no checkpoints are kept: an interrupted run begins again")
     _wait_until(files.ready_file, timeout_seconds=config.join_timeout_seconds + READY_MARGIN_SECONDS)
-    summary = run(config, plan, files)
+    summary = run(config, plan, files, resumed)
     return EXIT_STOPPED if summary["stopped"] else EXIT_SUCCESS
 
 

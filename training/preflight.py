@@ -30,6 +30,18 @@ class Plan:
     """What is not wrong, but the user should know."""
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """What a training that goes on from a checkpoint has in common with the one that wrote it, by name."""
+        return {
+            "training.model": self.description.name,
+            "training.model_arguments": dict(self.description.arguments),
+            "training.num_classes": self.description.num_classes,
+            "training.image_size": self.description.image_size,
+            "training.seed": self.training.seed,
+            "rows to train on": self.num_training_rows,
+        }
+
+    @property
     def num_training_rows(self) -> int:
         """Rows of one epoch."""
         return self.training.num_rows

@@ -15,6 +15,7 @@ import torch
 import torch.distributed
 from torch import nn
 
+from training.checkpoints import Checkpoint, set_random_state
 from training.contract import TrainingConfig
 from training.data.feed import Feed
 from training.data.spans import Span, training_spans
@@ -54,6 +55,12 @@ class TrainJob:
     stop_file: Path
     model_dir: Path
     output_dir: Path
+    checkpoint_dir: Path | None
+    """None where nobody keeps checkpoints."""
+    resumed: "ray.ObjectRef[Checkpoint] | None"
+    """What the training goes on from; None begins it."""
+    identity: dict[str, Any]
+    """What its checkpoints say of the training."""
 
 
 class Rank:
@@ -72,13 +79,33 @@ class Rank:
         self.meter = StepMeter()
         self.is_stopping = False
         """Whether SIGTERM had reached the head when `rows_of_all` was last called; the same on every rank."""
+        self.wants_checkpoint = self.is_saving = False
+        """Whether the reporting rank asks for a checkpoint after this step; `is_saving` is the same on every rank."""
+        self.resumed: Checkpoint | None = None if job.resumed is None else ray.get(job.resumed)
+        if self.resumed is not None:
+            self.meter.bad_rows.update({int(row): text for row, text in self.resumed.figures["bad_rows"].items()})
         # Figures of the host have a group of their own: through the accelerator's they would wait for all of its work.
         self._hosts: Any = torch.distributed.new_group(backend="gloo") if self.world_size > 1 else None
 
     @property
+    def num_steps_before(self) -> int:
+        """Optimizer steps that earlier jobs have made."""
+        return self.resumed.step if self.resumed else 0
+
+    @property
     def num_steps(self) -> int:
-        """Optimizer steps of the run."""
-        return self.job.config.num_steps(self.job.num_training_rows, self.world_size)
+        """Optimizer steps of the training, with those of earlier jobs."""
+        return self.job.config.num_steps(
+            self.job.num_training_rows,
+            self.world_size,
+            steps_before=self.num_steps_before,
+            rows_before=self.rows_taken(self.num_steps_before),
+        )
+
+    def rows_taken(self, step: int) -> int:
+        """Places of the plan that all ranks together, and earlier jobs, have used after a step of this job."""
+        taken: int = (step - self.num_steps_before) * self.rows_per_step * self.world_size
+        return taken + (self.resumed.rows_taken if self.resumed else 0)
 
     @property
     def rows_per_step(self) -> int:
@@ -107,7 +134,11 @@ class Rank:
         )
         if config.precision == "tf32" and self.device.type == "cpu":
             self.events.emit("note", text="precision tf32 has no effect on a CPU; it computes as with fp32")
-        return Learner(model, self.numerics, num_classes=self.job.description.num_classes, num_ranks=self.world_size)
+        learner = Learner(model, self.numerics, num_classes=self.job.description.num_classes, num_ranks=self.world_size)
+        if self.resumed is not None:
+            learner.load_state(self.resumed.tensors)
+            set_random_state(self.device, self.resumed.tensors, self.index)
+        return learner
 
     def _collectives(self) -> dict[str, Any]:
         """What gradients are exchanged with and through which network interface, as process 1 has chosen it."""
@@ -139,10 +170,11 @@ class Rank:
         """The places of this rank's training batches."""
         config = self.job.config
         return training_spans(
-            num_batches=self.num_steps * config.accumulate_batches,
+            num_batches=(self.num_steps - self.num_steps_before) * config.accumulate_batches,
             batch_size=config.batch_size,
             rank=self.index,
             world_size=self.world_size,
+            first=self.rows_taken(self.num_steps_before),
         )
 
     def is_asked_to_stop(self) -> bool:
@@ -150,9 +182,9 @@ class Rank:
         return self.sum(self._sees_stop_file()) > 0
 
     def rows_of_all(self, num_rows: int) -> int:
-        """The sum of a step's rows over all ranks. The same exchange tells every rank whether to stop."""
-        total, asked = self._sums(num_rows, self._sees_stop_file())
-        self.is_stopping = asked > 0
+        """The sum of a step's rows over all ranks. The same exchange tells every rank whether to stop or to save."""
+        total, asked, wanted = self._sums(num_rows, self._sees_stop_file(), self.wants_checkpoint)
+        self.is_stopping, self.is_saving = asked > 0, wanted > 0
         return int(total)
 
     def _sees_stop_file(self) -> bool:
@@ -190,6 +222,7 @@ class Rank:
         summary = {
             **merge_ranks(self.gather(self.meter.summary()), self.rows_per_step),
             "stopped": stopped,
+            "resumed_from_step": self.num_steps_before,
             "validation_accuracy": accuracy,
             "validation_rows": self.job.num_validation_rows,
             "balance": balance,

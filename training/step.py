@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from training.checkpoints import with_prefix, without_prefix
 from training.data.transforms import check_batch
 from training.numerics import Numerics
 from training.timing import Moment
@@ -78,6 +79,31 @@ class Learner:
         self._scaler.update()
         return loss
 
+    def state(self) -> dict[str, torch.Tensor]:
+        """All that later steps depend on but the data and the random numbers: copies on the CPU, by name."""
+        tensors = dict(with_prefix("model", self._bare.state_dict()))
+        for name, parameter in self._bare.named_parameters():
+            values = self._optimizer.state.get(parameter, {})
+            found = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
+            tensors.update(with_prefix(f"optimizer.{name}", found))
+        scaler = {key: torch.tensor(value) for key, value in self._scaler.state_dict().items()}
+        tensors.update(with_prefix("scaler", scaler))
+        return tensors
+
+    def load_state(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Go on from what `state` returned, for a model of the same name, arguments and number of classes."""
+        self._bare.load_state_dict(without_prefix("model", tensors))
+        for name, parameter in self._bare.named_parameters():
+            for key, value in without_prefix(f"optimizer.{name}", tensors).items():
+                self._optimizer.state[parameter][key] = value.to(parameter.device, copy=True)
+        scaler = {key: value.item() for key, value in without_prefix("scaler", tensors).items()}
+        if self._scaler.is_enabled() and scaler:
+            self._scaler.load_state_dict(scaler)
+
+    @property
+    def _bare(self) -> nn.Module:
+        return self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
+
     def _add_gradients(self, batch: Batch, weight: float) -> torch.Tensor:
         images, labels = usable_rows(batch)
         inputs = self._numerics.inputs(images)
@@ -97,6 +123,31 @@ class Learner:
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 parameter.grad.mul_(factor)
+
+
+class LossNotFinite(RuntimeError):
+    """The loss is not a number, or infinite; the text names the step."""
+
+
+class LossWatch:
+    """Notes, on the device, the first step whose loss is not finite; only asking for it makes the host wait."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._first_bad = torch.zeros((), dtype=torch.int64, device=device)
+
+    def note(self, step: int, loss: torch.Tensor) -> None:
+        """Look at the loss of a step."""
+        is_fine = torch.isfinite(loss) | (self._first_bad > 0)
+        self._first_bad = torch.where(is_fine, self._first_bad, step)
+
+    def check(self) -> None:
+        """Raise LossNotFinite if a loss was not finite."""
+        step = int(self._first_bad)
+        if step:
+            raise LossNotFinite(
+                f"the loss of step {step} is not a finite number; the last checkpoint is from before that; "
+                "try a smaller learning_rate, or precision bf16 or fp32 instead of fp16"
+            )
 
 
 def usable_rows(batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:

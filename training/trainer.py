@@ -11,7 +11,8 @@ import ray
 import ray.train
 from ray.train import RunConfig, ScalingConfig
 
-from training.contract import TrainingConfig, instance_type_has_accelerator
+from training.checkpoints import Checkpoint
+from training.contract import ContractError, TrainingConfig, instance_type_has_accelerator
 from training.data.plan import check_enough_rows
 from training.data.worker import Recipe
 from training.data.worker_pool import warm_up
@@ -40,8 +41,8 @@ class ClusterTooSmall(RuntimeError):
     """The cluster has no place for a training worker, or no CPU for its data."""
 
 
-def run(config: TrainingConfig, plan: Plan, files: "JobFiles") -> dict[str, Any]:
-    """Train on the cluster that RAY_ADDRESS names and write the results; returns the summary.
+def run(config: TrainingConfig, plan: Plan, files: "JobFiles", resumed: Checkpoint | None) -> dict[str, Any]:
+    """Train on the cluster that RAY_ADDRESS names, from a checkpoint if there is one; returns the summary.
 
     Raises:
         ContractError, ClusterTooSmall: before anything is trained.
@@ -57,9 +58,10 @@ def run(config: TrainingConfig, plan: Plan, files: "JobFiles") -> dict[str, Any]
     num_trainers = int(resources.get(TRAINER_RESOURCE, 0))
     check_resources(resources)
     check_enough_rows(plan.num_training_rows, num_trainers)
+    check_steps_left(config, plan, num_trainers, resumed)
     for _ in range(int(resources["CPU"])):
         warm_up.options(runtime_env={"env_vars": _ENVIRONMENT_OF_ALL}).remote()
-    job = _job(config, plan, files)
+    job = _job(config, plan, files, resumed)
     trainer = JobTrainer(
         train,  # type: ignore[arg-type]  # Ray's annotation is older than results of a training function
         train_loop_config={"job": ray.put(job)},  # a reference: Ray's controller must not import what the job needs
@@ -100,7 +102,23 @@ def _scaling(num_trainers: int, *, use_gpu: bool) -> ScalingConfig:
     )
 
 
-def _job(config: TrainingConfig, plan: Plan, files: "JobFiles") -> TrainJob:
+def check_steps_left(config: TrainingConfig, plan: Plan, num_trainers: int, resumed: Checkpoint | None) -> None:
+    """Refuse to go on from a checkpoint of a training that is longer than this one.
+
+    Raises:
+        ContractError: with both lengths.
+    """
+    if resumed is None:
+        return
+    before = {"steps_before": resumed.step, "rows_before": resumed.rows_taken}
+    num_steps = config.num_steps(plan.num_training_rows, num_trainers, **before)
+    if num_steps <= resumed.step:
+        name, value = ("steps", num_steps) if config.epochs is None else ("epochs", config.epochs)
+        problem = f"training.{name}: {value} is over with the checkpoint of step {resumed.step}"
+        raise ContractError([f"{problem}; set more {name}, or take no checkpoints"])
+
+
+def _job(config: TrainingConfig, plan: Plan, files: "JobFiles", resumed: Checkpoint | None) -> TrainJob:
     training = Recipe(source=plan.source, transform=plan.transform, plan=plan.training, image_size=config.image_size)
     validation = replace(training, plan=plan.validation or plan.training)
     return TrainJob(
@@ -117,6 +135,9 @@ def _job(config: TrainingConfig, plan: Plan, files: "JobFiles") -> TrainJob:
         stop_file=files.stop_file,
         model_dir=files.model_dir,
         output_dir=files.output_dir,
+        checkpoint_dir=files.checkpoint_dir,
+        resumed=None if resumed is None else ray.put(resumed),
+        identity=plan.identity,
     )
 
 

@@ -38,6 +38,7 @@ class Driver:
     def command(self) -> list[str]:
         """The exact command line."""
         paths = self._context.paths
+        checkpoints = [f"--checkpoint-dir={paths.checkpoint_dir}"] if paths.checkpoint_dir.is_dir() else []
         return [
             sys.executable,
             "-m",
@@ -51,6 +52,7 @@ class Driver:
             f"--failure-file={self._failure_file}",
             f"--ready-file={self._ready_file}",
             f"--stop-file={self._stop_file}",
+            *checkpoints,
             f"--head-host={self._context.cluster.head}",
             f"--hosts={json.dumps([asdict(host) for host in self._context.cluster.hosts])}",
         ]

@@ -51,6 +51,11 @@ class JobPaths:
         return self.base / "output" / "data"
 
     @property
+    def checkpoint_dir(self) -> Path:
+        """What the platform keeps in S3 and gives back to a job that goes on; absent where it keeps none."""
+        return self.base / "checkpoints"
+
+    @property
     def failure_file(self) -> Path:
         """Its first 1,024 characters become the job's FailureReason."""
         return self.base / "output" / "failure"

@@ -85,8 +85,10 @@ class HostContext:
             # which made an image of the article's transform cost 63 ms of CPU time instead of 39.
             "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
             "MALLOC_MMAP_THRESHOLD_": str(64 << 20),
-            # Nobody reads Ray's own metrics here; collecting them costs a small GPU host a few percent of a core.
+            # Nobody reads Ray's own metrics and records here; they cost a small GPU host a few percent of a core.
             "RAY_enable_metrics_collection": "0",
+            "RAY_task_events_report_interval_ms": "0",
+            "RAY_event_stats": "0",
             # A process that has paid its imports is kept for the next feed; by default Ray ends it after a second.
             "RAY_idle_worker_killing_time_threshold_ms": "86400000",
             "RAY_USAGE_STATS_ENABLED": "0",

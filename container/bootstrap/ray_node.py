@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -91,10 +92,11 @@ class RayNode:
             remaining_seconds = deadline - loop.time()
             if remaining_seconds <= 0:
                 break
+            started_at = time.time()
             code, output = await self._attempt(remaining_seconds)
             self._raylet = _find_raylet()
             if code == 0 and self.is_alive:
-                self._output = WorkerOutput(_logs_dir(output))
+                self._output = WorkerOutput(_logs_dir(output), since=started_at)
                 return
             reason = _cause(output) or f"exit code {code}"
             log.event("ray_start_failed", attempt=attempt, reason=reason)

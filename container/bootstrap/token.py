@@ -1,4 +1,4 @@
-"""The cluster token: read once from a 0600 file, used for Ray's token authentication and for the control channel."""
+"""The cluster token, read once: for Ray's token authentication and for the control channel."""
 
 import hashlib
 import hmac
@@ -10,9 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from container.bootstrap.errors import BAD_INPUT, HostError
+from container.bootstrap.errors import BAD_INPUT, CLUSTER_NOT_FORMED, HostError
 
 TOKEN_FILE_VARIABLE = "COUNTERPOISE_TOKEN_FILE"
+SECRET_VARIABLE = "COUNTERPOISE_CLUSTER_SECRET_ARN"
+JOB_NAME_VARIABLE = "TRAINING_JOB_NAME"
+"""What SageMaker tells a container."""
+SECRET_SECONDS = 5
+"""Longest wait for a connection to Secrets Manager and for its answer, each; it is asked three times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,25 +42,64 @@ class Token:
 
 
 def load_token(environ: Mapping[str, str], *, runtime_dir: Path, is_single_host: bool) -> Token:
-    """The job's token, copied to a file of this host's own with mode 0600.
+    """The job's token, in a file of this host's own with mode 0600.
 
-    A job of one host needs nobody else to know it, so it may make its own.
+    It comes from a file that the environment names, or is derived from a secret in Secrets Manager and the name of the
+    job, so that no two jobs have the same. A job of one host needs nobody else to know it and makes its own.
 
     Raises:
-        HostError: several hosts and no token, or a token file that others can read or that holds no token.
+        HostError: several hosts and no token, a token file that others can read or that holds no token, or a secret
+            that Secrets Manager does not give away.
     """
     path = runtime_dir / "ray_token"
-    source = environ.get(TOKEN_FILE_VARIABLE)
-    if source is None and not is_single_host:
+    if given := environ.get(TOKEN_FILE_VARIABLE):
+        value = _read(Path(given))
+    elif is_single_host:
+        value = secrets.token_hex(32)
+    elif secret_arn := environ.get(SECRET_VARIABLE):
+        value = derive(_secret(secret_arn), environ.get(JOB_NAME_VARIABLE, ""))
+    else:
         raise HostError(
             BAD_INPUT,
-            f"{TOKEN_FILE_VARIABLE}: not set, but this job has several hosts; name a 0600 file with their token",
+            f"{TOKEN_FILE_VARIABLE}, {SECRET_VARIABLE}: neither is set, but this job has several hosts; "
+            "name a 0600 file with their token, or the secret that it is derived from",
         )
-    value = secrets.token_hex(32) if source is None else _read(Path(source))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(value)
     return Token(value=value, path=path)
+
+
+def derive(secret: str, job_name: str) -> str:
+    """The token of one job: an HMAC-SHA256 over its name, in hex. Raises HostError where the job has no name."""
+    if not job_name:
+        raise HostError(
+            BAD_INPUT, f"{JOB_NAME_VARIABLE}: not set; the platform tells the job's name, and a token needs it"
+        )
+    return hmac.new(secret.encode(), job_name.encode(), hashlib.sha256).hexdigest()
+
+
+def _secret(arn: str) -> str:
+    import boto3  # not where a file has the token
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    fields = arn.split(":")
+    if len(fields) != 7 or fields[2] != "secretsmanager":
+        raise HostError(BAD_INPUT, f"{SECRET_VARIABLE}: {arn!r} is not the ARN of a secret")
+    config = Config(connect_timeout=SECRET_SECONDS, read_timeout=SECRET_SECONDS, retries={"total_max_attempts": 3})
+    try:
+        client = boto3.client("secretsmanager", region_name=fields[3], config=config)
+        value = client.get_secret_value(SecretId=arn).get("SecretString")
+    except (BotoCoreError, ClientError) as error:
+        raise HostError(
+            CLUSTER_NOT_FORMED,
+            f"{SECRET_VARIABLE}: cannot read {arn}: {error}; the job's role needs secretsmanager:GetSecretValue on it, "
+            "and its subnets a way to Secrets Manager",
+        ) from error
+    if not value:
+        raise HostError(BAD_INPUT, f"{SECRET_VARIABLE}: {arn} holds no text")
+    return str(value)
 
 
 def _read(path: Path) -> str:

@@ -14,19 +14,28 @@ _NOTE = b":job_id:"
 
 
 class WorkerOutput:
-    """Reads every file of workers below `logs_dir` as it grows."""
+    """Reads the files of workers below `logs_dir` as they grow.
 
-    def __init__(self, logs_dir: Path) -> None:
+    `since`, in seconds since 1970, is when the daemons were started: where they were started before, files of workers
+    of that time lie there as well, which end before it and have been read.
+    """
+
+    def __init__(self, logs_dir: Path, since: float) -> None:
         self._logs_dir = logs_dir
-        self._files: dict[Path, _File] = {}
+        self._files: dict[Path, _File] = {path: _File(path) for path in self._paths() if path.stat().st_mtime < since}
+        for file in self._files.values():
+            file.skip()
 
     def read_new(self, *, is_last: bool = False) -> Iterator[str]:
         """The complete lines since the last call, each behind the name and the pid of its worker.
 
         The last call takes a line without an end as well, and says what it leaves.
         """
-        for path in sorted(path for pattern in FILES for path in self._logs_dir.glob(pattern)):
+        for path in self._paths():
             yield from self._files.setdefault(path, _File(path)).read_new(is_last=is_last)
+
+    def _paths(self) -> list[Path]:
+        return sorted(path for pattern in FILES for path in self._logs_dir.glob(pattern))
 
 
 class _File:
@@ -35,6 +44,10 @@ class _File:
         self._pid = path.stem.rpartition("-")[2]
         self._name = "worker"
         self._offset = 0
+
+    def skip(self) -> None:
+        """Read nothing of what is there by now."""
+        self._offset = self._path.stat().st_size
 
     def read_new(self, *, is_last: bool) -> Iterator[str]:
         """Between a worker's lines are Ray's, which tell its name and for whom it works."""

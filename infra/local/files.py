@@ -8,7 +8,7 @@ from pathlib import Path
 from infra.local.network import INTERFACE, address_of
 from training.contract import RunConfig
 
-_DIRECTORIES = ("input/config", "input/data", "model", "output/data", "checkpoints", "code")
+_DIRECTORIES = ("input/config", "input/data", "model", "output/data", "code")
 
 
 @dataclass(frozen=True)

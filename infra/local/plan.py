@@ -1,6 +1,7 @@
 """What one local job is: its description and, derived from it, the specification of each host."""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,9 +25,11 @@ class LocalJob:
 
     config: RunConfig
     job_dir: Path
-    """Gets `<host>/ml`, `<host>/tmp` and `<host>.log`; a second job in it finds the checkpoints of the first."""
+    """Gets `<host>/ml`, `<host>/tmp` and `<host>.log`."""
     channels: Mapping[str, Path] = field(default_factory=dict)
     """Directory of each input channel, read-only in every host."""
+    checkpoints: Path | None = None
+    """What an earlier job left, maybe nothing: each host gets a copy as /opt/ml/checkpoints. None: nobody keeps any."""
     cpu_share_at: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     """Cores of a host from an event on, by the event's name (`start`: from its start), then by group or host.
 
@@ -75,6 +78,8 @@ def write_host_directory(job: LocalJob, identity: HostIdentity) -> None:
     private.chmod(0o1777)
     job.log_file(identity.name).write_bytes(b"")
     write_ml(job.ml_dir(identity.name), job.config, identity, job.channels)
+    if job.checkpoints is not None:
+        shutil.copytree(job.checkpoints, job.ml_dir(identity.name) / "checkpoints", dirs_exist_ok=True)
 
 
 def host_spec(job: LocalJob, identity: HostIdentity, limits: HostLimits, token: str) -> HostSpec:

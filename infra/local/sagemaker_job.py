@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from infra.local.console import Event, JobConsole
-from infra.local.files import head_of, hosts_of
+from infra.local.files import head_of
 from infra.local.job import JobOutcome, LocalJob, run_job
 from infra.local.sandbox import enter_sandbox
 from training.contract import ContractError, RunConfig, TrainingConfig
@@ -78,7 +77,7 @@ class JobFiles:
 
     request: Path
     job_dir: Path
-    """Gets a folder for each host; `checkpoints` in it is what an earlier job left."""
+    """Gets a folder for each host; `checkpoints` in it, if there, is what an earlier job left."""
     channels: Mapping[str, Path] = field(default_factory=dict)
     cpu_share_at: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
@@ -98,15 +97,16 @@ def run_request(files: JobFiles, lines: TextIO) -> None:
         tell(lines, event="status", secondary="Training")
         tell(lines, event="ended", status="Failed", failure=str(error), exit_codes={"algo-1": EXIT_BAD_INPUT})
         return
+    checkpoints = files.job_dir / "checkpoints"
     job = LocalJob(
         config=config,
         job_dir=files.job_dir,
         channels=files.channels,
+        checkpoints=checkpoints if checkpoints.is_dir() else None,
         cpu_share_at=files.cpu_share_at,
         environment={**request.get("Environment", {}), "TRAINING_JOB_NAME": request["TrainingJobName"]},
         max_runtime_seconds=_NO_LIMIT_SECONDS,
     )
-    restore_checkpoints(job)
     sandbox = enter_sandbox()
     checkpoint_dir = job.ml_dir(head_of(config).name) / "checkpoints"
     tell(lines, event="status", secondary="Training", checkpoint_dir=str(checkpoint_dir))
@@ -123,14 +123,6 @@ def run_config(request: Mapping[str, Any]) -> RunConfig:
     names = {"name": "InstanceGroupName", "instance_type": "InstanceType", "instance_count": "InstanceCount"}
     instance_groups = [{field: group[name] for field, name in names.items()} for group in groups]
     return RunConfig.parse({"instance_groups": instance_groups, "training": training.model_dump(mode="json")})
-
-
-def restore_checkpoints(job: LocalJob) -> None:
-    """Gives every host the checkpoints of an earlier job, as SageMaker does."""
-    earlier = job.job_dir / "checkpoints"
-    if earlier.is_dir():
-        for host in hosts_of(job.config):
-            shutil.copytree(earlier, job.ml_dir(host.name) / "checkpoints", dirs_exist_ok=True)
 
 
 class LineConsole(JobConsole):

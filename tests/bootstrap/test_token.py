@@ -1,5 +1,6 @@
 """The job's token: taken from a file that nobody else can read, handed on the same way, and never shown."""
 
+import re
 import stat
 from dataclasses import asdict
 from pathlib import Path
@@ -7,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from container.bootstrap.errors import HostError
-from container.bootstrap.token import TOKEN_FILE_VARIABLE, Token, load_token
+from container.bootstrap.token import (
+    JOB_NAME_VARIABLE,
+    SECRET_VARIABLE,
+    TOKEN_FILE_VARIABLE,
+    Token,
+    derive,
+    load_token,
+)
 from tests.bootstrap.job import TOKEN
 
 
@@ -47,7 +55,8 @@ def test_a_single_host_makes_its_own(tmp_path: Path) -> None:
 
 def test_several_hosts_need_a_token(tmp_path: Path) -> None:
     assert refusal(None, tmp_path) == (
-        "COUNTERPOISE_TOKEN_FILE: not set, but this job has several hosts; name a 0600 file with their token"
+        "COUNTERPOISE_TOKEN_FILE, COUNTERPOISE_CLUSTER_SECRET_ARN: neither is set, but this job has several hosts; "
+        "name a 0600 file with their token, or the secret that it is derived from"
     )
 
 
@@ -66,6 +75,27 @@ def test_what_is_no_token_is_refused_without_being_shown(tmp_path: Path, content
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "No such file or directory" in refusal(tmp_path / "absent", tmp_path)
     assert "Is a directory" in refusal(tmp_path, tmp_path)
+
+
+def test_the_token_of_a_job_is_derived_from_the_secret_and_its_name() -> None:
+    tokens = {derive(secret, job) for secret in ("one", "two") for job in ("train-1", "train-2")}
+    assert len(tokens) == 4
+    assert all(re.fullmatch("[0-9a-f]{64}", token) for token in tokens)
+    assert derive("one", "train-1") in tokens
+    with pytest.raises(HostError, match="TRAINING_JOB_NAME: not set"):
+        derive("one", "")
+
+
+def test_a_single_host_does_not_ask_for_the_secret(tmp_path: Path) -> None:
+    environ = {SECRET_VARIABLE: "arn:aws:secretsmanager:nowhere:1:secret:x"}
+    assert len(load_token(environ, runtime_dir=tmp_path, is_single_host=True).value) == 64
+
+
+@pytest.mark.parametrize("arn", ["secret", "arn:aws:s3:::bucket", "arn:aws:secretsmanager:eu-west-1:1:secret"])
+def test_what_is_no_secret_is_refused(tmp_path: Path, arn: str) -> None:
+    with pytest.raises(HostError) as caught:
+        load_token({SECRET_VARIABLE: arn, JOB_NAME_VARIABLE: "x"}, runtime_dir=tmp_path, is_single_host=False)
+    assert caught.value.reason == f"COUNTERPOISE_CLUSTER_SECRET_ARN: {arn!r} is not the ARN of a secret"
 
 
 def test_a_token_is_never_shown(tmp_path: Path) -> None:

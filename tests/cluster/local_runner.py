@@ -41,6 +41,7 @@ def _job(order: dict[str, Any], number: int) -> LocalJob:
         config=RunConfig.parse({"instance_groups": groups, "training": order["training"]}),
         job_dir=Path(order["job_dir"]) / f"job{number}",
         channels=channels,
+        checkpoints=order["checkpoints"] and Path(order["checkpoints"]),
         command=command,
         **order["options"],
     )
@@ -68,6 +69,7 @@ def arguments(
     command: list[str] | None = None,
     groups: list[list[Any]] | None = None,
     channels: dict[str, str] | None = None,
+    checkpoints: str | None = None,
     num_jobs: int = 1,
     training: dict[str, Any] | None = None,
     stop_at: tuple[str, int, float] | None = None,
@@ -85,6 +87,7 @@ def arguments(
         "command": command,
         "groups": groups or GPU_AND_CPU,
         "channels": channels or {},
+        "checkpoints": checkpoints,
         "num_jobs": num_jobs,
         "training": training or {},
         "stop_at": stop_at,

@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from training.checkpoints import Checkpoint
 from training.contract import TrainingConfig
 from training.data.batch import Batch, Part
 from training.data.transforms import Normalize
@@ -26,7 +27,14 @@ DESCRIPTION = ModelDescription(
 )
 
 
-def make_rank(folder: Path, *, is_reporting: bool = True, **settings: Any) -> Rank:
+def make_rank(
+    folder: Path,
+    *,
+    is_reporting: bool = True,
+    checkpoint_dir: Path | None = None,
+    resumed: Checkpoint | None = None,
+    **settings: Any,
+) -> Rank:
     """This process as the only training worker; the real class, without the question to Ray who it is."""
     config = TrainingConfig(**{"batch_size": ROWS, "report_every_steps": 2, **settings})
     rank = Rank.__new__(Rank)
@@ -44,13 +52,17 @@ def make_rank(folder: Path, *, is_reporting: bool = True, **settings: Any) -> Ra
         stop_file=folder / "stop",
         model_dir=folder / "model",
         output_dir=folder / "output",
+        checkpoint_dir=checkpoint_dir,
+        resumed=None,
+        identity={"training.model": DESCRIPTION.name},
     )
     rank.job.events_file.touch()
     rank.index, rank.world_size, rank.device, rank.address = 0, 1, torch.device("cpu"), "127.0.0.1"
     rank.is_reporting = is_reporting
     rank.events = Events(rank.job.events_file if is_reporting else None)
     rank.meter = StepMeter()
-    rank.is_stopping = False
+    rank.is_stopping = rank.wants_checkpoint = rank.is_saving = False
+    rank.resumed = resumed
     return rank
 
 

@@ -35,7 +35,10 @@ ALLOWED_IMPORTS = {
         *("infra.access", "infra.network", "infra.observability", "infra.settings"),
         *("training.advisor", "training.contract", "pydantic"),
     },
-    "container.bootstrap": {"training.contract", "psutil", "sagemaker_training", "pynvml", "ray"},
+    "container.bootstrap": {
+        *("training.contract", "psutil", "sagemaker_training", "pynvml"),
+        *("ray", "boto3", "botocore"),  # where they are needed, not at import
+    },
 }
 
 # What a fresh interpreter must not have loaded after importing every module of a package.

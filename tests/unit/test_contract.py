@@ -114,6 +114,8 @@ def test_the_set_of_training_settings_and_their_defaults() -> None:
         "prefetch_batches": None,
         "balance_rounds": 0,
         "report_every_steps": 100,
+        "checkpoint_every_steps": 500,
+        "keep_checkpoints": 2,
         "head_group": None,
         "join_timeout_seconds": 600,
         "missing_hosts": "fail",

@@ -217,6 +217,8 @@ FREE = st.fixed_dictionaries(
         "prefetch_batches": st.none() | st.integers(1, 64),
         "balance_rounds": st.integers(0, 20),
         "report_every_steps": st.integers(1, 1_000_000),
+        "checkpoint_every_steps": st.integers(1, 10_000_000),
+        "keep_checkpoints": st.integers(1, 100),
         "head_group": st.none() | NAMES | st.sampled_from(["None", "null", "true", "1"]),
         "join_timeout_seconds": st.integers(5, 3600),
         "missing_hosts": st.sampled_from(["fail", "continue"]),

@@ -12,7 +12,7 @@ from infra.local.host import Host
 from infra.local.limits import CpuSets
 from infra.local.network import address_of
 from infra.local.outcome import JobOutcome
-from infra.local.plan import LocalJob, host_spec
+from infra.local.plan import LocalJob, host_spec, write_host_directory
 from training.contract import InstanceGroup, RunConfig, TrainingConfig
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "resourceconfig"
@@ -69,8 +69,9 @@ def test_a_host_directory_is_complete(tmp_path: Path) -> None:
     config = _config(GPU)
     write_ml(tmp_path, config, hosts_of(config)[0], {"training": tmp_path})
     assert (tmp_path / "input/data/training").is_dir()
-    for name in ("model", "output/data", "checkpoints"):
+    for name in ("model", "output/data"):
         assert (tmp_path / name).is_dir()
+    assert not (tmp_path / "checkpoints").exists(), "the platform makes it where it keeps checkpoints"
     hyperparameters = json.loads((tmp_path / "input/config/hyperparameters.json").read_text())
     assert TrainingConfig.from_hyperparameters(hyperparameters) == config.training
     assert json.loads((tmp_path / "input/config/inputdataconfig.json").read_text()) == {
@@ -82,14 +83,14 @@ def test_a_host_directory_is_complete(tmp_path: Path) -> None:
     }
 
 
-def test_a_second_run_keeps_checkpoints_and_forgets_the_failure(tmp_path: Path) -> None:
+def test_a_second_run_keeps_what_there_is_and_forgets_the_failure(tmp_path: Path) -> None:
     config = _config(GPU)
     write_ml(tmp_path, config, hosts_of(config)[0], {})
     (tmp_path / "output/failure").write_text("an old one")
-    (tmp_path / "checkpoints/step").write_text("100")
+    (tmp_path / "model/step").write_text("100")
     write_ml(tmp_path, config, hosts_of(config)[0], {})
     assert read_failure(tmp_path) is None
-    assert (tmp_path / "checkpoints/step").exists()
+    assert (tmp_path / "model/step").exists()
 
 
 def test_a_failure_is_cut_and_any_bytes_are_text(tmp_path: Path) -> None:
@@ -124,6 +125,20 @@ def test_shares_change_by_event_and_a_host_goes_before_its_group(tmp_path: Path)
     assert one == [("start", 2.0), ("first_step", 1.5), ("last_step", 0.25)]
     assert two == [("start", 2.0), ("first_step", 1.5), ("half_way", 0.75), ("last_step", None)]
     assert gpu == [("start", None), ("first_step", 0.5)]
+
+
+def test_every_host_finds_the_checkpoints_of_an_earlier_job_if_any_are_kept(tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier"
+    earlier.mkdir()
+    (earlier / "step-4").write_text("4")
+    config = _config(CPU, GPU)
+    keeping = LocalJob(config=config, job_dir=tmp_path / "keeping", checkpoints=earlier)
+    careless = LocalJob(config=config, job_dir=tmp_path / "careless")
+    for identity in hosts_of(config):
+        for job in (keeping, careless):
+            write_host_directory(job, identity)
+        assert (keeping.ml_dir(identity.name) / "checkpoints" / "step-4").read_text() == "4"
+        assert not (careless.ml_dir(identity.name) / "checkpoints").exists()
 
 
 def _ended(job: LocalJob, number: int, exit_code: int) -> Host:

@@ -1,5 +1,6 @@
 """The training loop on one CPU without Ray: what it reports, what it leaves behind, and when it gives up."""
 
+import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,13 +13,15 @@ import torch
 from torch import nn
 
 from tests.unit.one_rank import CLASSES, DESCRIPTION, ROWS, make_batch, make_rank
+from training import checkpoints
+from training.checkpointer import Checkpointer
 from training.contract import TrainingConfig
 from training.data.batch import Batch
 from training.loop import _run_steps, _score
 from training.models import load_model
 from training.numerics import build_for_training
 from training.rank import SUMMARY_FILE, BadFiles, Rank, TrainJob, check_bad_share
-from training.step import Learner
+from training.step import Learner, LossNotFinite
 
 
 def make_learner(rank: Rank, model: nn.Module | None = None) -> Learner:
@@ -29,7 +32,8 @@ def make_learner(rank: Rank, model: nn.Module | None = None) -> Learner:
 
 def run_steps(rank: Rank, batches: Iterable[Batch]) -> bool:
     learner = make_learner(rank)
-    is_stopped = _run_steps(rank, learner, batches)
+    with contextlib.closing(Checkpointer(rank, learner)) as checkpointer:
+        is_stopped = _run_steps(rank, learner, batches, checkpointer)
     rank.finish(learner.model, stopped=is_stopped, accuracy=None, balance=None)
     return is_stopped
 
@@ -158,6 +162,38 @@ def test_only_the_first_few_unreadable_files_are_named() -> None:
     with pytest.raises(BadFiles) as failure:
         check_bad_share({row: f"{row}.jpg: empty file" for row in range(30)}, bad_share_job(0.0, 100))
     assert "first: 0.jpg: empty file; 1.jpg: empty file; 2.jpg: empty file; mend" in str(failure.value)
+
+
+class Breaking(nn.Module):
+    """A classifier whose scores are no numbers from its fourth batch on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+        self.num_batches = 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.num_batches += 1
+        scores = self.scale * images.flatten(1)[:, :CLASSES]
+        return scores * float("nan") if self.num_batches >= 4 else scores
+
+
+@pytest.mark.parametrize("settings", [{}, {"report_every_steps": 100}, {"report_every_steps": 5}])
+def test_a_loss_that_is_no_number_ends_the_run_with_its_step_and_leaves_good_checkpoints(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    kept = tmp_path / "checkpoints"
+    kept.mkdir()
+    rank = make_rank(tmp_path, steps=20, checkpoint_dir=kept, checkpoint_every_steps=3, **settings)
+    learner = make_learner(rank, Breaking())
+    with (
+        contextlib.closing(Checkpointer(rank, learner)) as checkpointer,
+        pytest.raises(LossNotFinite, match="the loss of step 4 is not a finite number"),
+    ):
+        _run_steps(rank, learner, [make_batch()] * 20, checkpointer)
+    newest = checkpoints.find(kept).newest
+    assert newest is not None
+    assert newest.step == 3
 
 
 # Validation

@@ -91,9 +91,10 @@ def test_the_command_line_names_every_file(job: Job) -> None:
 def test_success(job: Job) -> None:
     assert job.run() == EXIT_SUCCESS
     assert job.failure is None
-    event, note = job.events
+    event, note, careless = job.events
     assert (event["event"], event["rows"], event["validation_rows"]) == ("settings_checked", 7, 3)
     assert (note["event"], note["text"]) == ("note", "other pixels")
+    assert careless["text"] == "no checkpoints are kept: an interrupted run begins again"
     assert event["at"].endswith("+00:00")
 
 

@@ -160,6 +160,10 @@ class TrainingConfig(Settings):
     report_every_steps: int = Field(
         default=100, ge=1, le=1_000_000, description="From one progress line to the next, in steps."
     )
+    checkpoint_every_steps: int = Field(
+        default=500, ge=1, le=10_000_000, description="From one checkpoint to the next, in optimizer steps."
+    )
+    keep_checkpoints: int = Field(default=2, ge=1, le=100, description="Newest checkpoints that are kept.")
     head_group: str | None = Field(
         default=None,
         pattern=GROUP_NAME_PATTERN,
@@ -186,12 +190,15 @@ class TrainingConfig(Settings):
         """Every setting that is not None as text of at most 2,500 characters; from_hyperparameters gives it back."""
         return encode_hyperparameters(self)
 
-    def num_steps(self, num_rows: int, num_workers: int) -> int:
-        """Optimizer steps of a training over `num_rows` rows by `num_workers` training workers together."""
+    def num_steps(self, num_rows: int, num_workers: int, *, steps_before: int = 0, rows_before: int = 0) -> int:
+        """Optimizer steps of a training over `num_rows` rows by `num_workers` training workers together.
+
+        `steps_before` of them are made by earlier jobs, with `rows_before` rows.
+        """
         if self.epochs is None:
             return self.steps or DEFAULT_STEPS
         rows_per_step = self.batch_size * self.accumulate_batches * num_workers
-        return -(-self.epochs * num_rows // rows_per_step)
+        return steps_before - (rows_before - self.epochs * num_rows) // rows_per_step
 
     @field_validator("model")
     @classmethod

@@ -7,10 +7,10 @@ Span = tuple[int, int]
 """Places `start` to `stop` (excluded) of the plan."""
 
 
-def training_spans(*, num_batches: int, batch_size: int, rank: int, world_size: int) -> Iterator[Span]:
-    """The places of one rank's batches: one by one, all ranks together cover the plan without a gap or an overlap."""
+def training_spans(*, num_batches: int, batch_size: int, rank: int, world_size: int, first: int = 0) -> Iterator[Span]:
+    """The places of one rank's batches: from `first` on all ranks together cover the plan, no gap and no overlap."""
     for number in range(num_batches):
-        start = (number * world_size + rank) * batch_size
+        start = first + (number * world_size + rank) * batch_size
         yield (start, start + batch_size)
 
 

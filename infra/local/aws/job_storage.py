@@ -41,12 +41,13 @@ class JobStorage:
         return folders
 
     def restore_checkpoints(self, directory: Path) -> None:
-        """Copies what an earlier job left at the checkpoint URI. Raises StorageError."""
+        """Copies what an earlier job left at the checkpoint URI; no folder without one. Raises StorageError."""
+        if self._checkpoint_uri is None:
+            return
         directory.mkdir(parents=True, exist_ok=True)
-        if self._checkpoint_uri is not None:
-            self._download(f"{self._checkpoint_uri.rstrip('/')}/", directory)
-            for key, file in self._checkpoint_files(directory):
-                self._synced[key] = _version(file)
+        self._download(f"{self._checkpoint_uri.rstrip('/')}/", directory)
+        for key, file in self._checkpoint_files(directory):
+            self._synced[key] = _version(file)
 
     def sync_checkpoints(self, directory: Path) -> None:
         """Copies the files to the checkpoint URI that are new or changed since the last call. Raises StorageError."""

@@ -87,6 +87,7 @@ def test_results_are_written_whole(tmp_path: Path) -> None:
         **{name: tmp_path / name for name in names},
         output_dir=tmp_path / "output" / "data",
         telemetry_file=telemetry,
+        checkpoint_dir=None,
         head_host="algo-1",
         hosts=HOSTS,
     )

@@ -14,6 +14,7 @@ from torch import nn
 
 from training.data.batch import Part
 from training.data.spans import training_spans
+from training.models import bare
 from training.rank import Rank
 from training.step import compute_gradients, wait_for
 
@@ -38,14 +39,14 @@ def measure_balance(
     job = rank.job
     if not job.config.balance_rounds or not job.cpu_groups:
         return None
-    bare = copy.deepcopy(getattr(model, "module", model))
+    copied = copy.deepcopy(bare(model))
     num_batches = _batches_of_a_turn(rank)
     figures: dict[str, list[float]] = {}
     taken = turns or {CPU_HOSTS: job.cpu_groups, ALL_HOSTS: None}
     for hosts, groups in [*taken.items()] * job.config.balance_rounds:
         if rank.is_asked_to_stop():
             return None
-        rate, cores = (rank.sum(value) for value in preparing_rates(_turn(rank, bare, groups, num_batches)))
+        rate, cores = (rank.sum(value) for value in preparing_rates(_turn(rank, copied, groups, num_batches)))
         figures.setdefault(hosts, []).append(rate)
         figures.setdefault(f"{hosts}_cores", []).append(cores)
         rank.events.emit("balance", hosts=hosts, images_per_second=round(rate, 3), cores=round(cores, 3))

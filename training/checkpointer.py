@@ -34,8 +34,9 @@ class Checkpointer:
         self._kept: list[Path] = []
         if rank.is_reporting and self._folder is not None and rank.resumed is not None:
             # Newer ones than that are damaged: nothing to go on from, so they take nobody's place.
-            names = [path for path in checkpoints.files(self._folder) if _step_of(path) <= rank.resumed.step]
-            self._kept = names
+            self._kept = [
+                path for path in checkpoints.files(self._folder) if checkpoints.step_of(path) <= rank.resumed.step
+            ]
 
     def before_step(self, step: int) -> None:
         """Ask for a checkpoint after this step, if one is due; every rank hears of it during the step."""
@@ -99,7 +100,3 @@ class Checkpointer:
         self._rank.events.emit(
             "checkpoint", step=checkpoint.step, bytes=size_bytes, seconds=round(time.monotonic() - began, 3)
         )
-
-
-def _step_of(path: Path) -> int:
-    return int(path.name.split("-")[1])

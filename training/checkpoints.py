@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from typing import Any
 import safetensors
 import safetensors.torch
 import torch
+
+from training.files import publish
 
 FORMAT_VERSION = 1
 _NAME = re.compile(r"step-(\d{9})-([0-9a-f]{32})\.safetensors")
@@ -63,11 +64,8 @@ def write(folder: Path, checkpoint: Checkpoint) -> Path:
             safetensors.torch.save_file(dict(checkpoint.tensors), partial, metadata={_METADATA: json.dumps(facts)})
         except safetensors.SafetensorError as error:
             raise OSError(str(error)) from error  # it wraps what the disk says
-        partial.chmod(0o644)  # safetensors leaves its files to their owner
         path = folder / f"step-{checkpoint.step:09d}-{_digest(partial)}.safetensors"
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
+        publish(partial, path)
     finally:
         partial.unlink(missing_ok=True)
     return path
@@ -87,6 +85,13 @@ def find(folder: Path) -> Found:
 def files(folder: Path) -> list[Path]:
     """The files with a checkpoint's name, from the oldest step to the newest."""
     return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+
+
+def step_of(path: Path) -> int:
+    """The step of a file with a checkpoint's name."""
+    matched = _NAME.fullmatch(path.name)
+    assert matched
+    return int(matched[1])
 
 
 def _read(path: Path) -> Checkpoint | None:

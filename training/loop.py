@@ -13,6 +13,7 @@ from training.checkpointer import Checkpointer
 from training.data.batch import Batch
 from training.data.spans import single_pass_spans
 from training.metrics import StepTimes
+from training.models import bare
 from training.numerics import compile_errors_in_one_line
 from training.rank import Rank, TrainJob, check_bad_share
 from training.step import Learner, LossWatch, usable_rows
@@ -142,7 +143,7 @@ def _validate(rank: Rank, learner: Learner) -> float:
 def _score(rank: Rank, learner: Learner, feed: Iterable[Batch]) -> tuple[float, float]:
     """Rows of this rank whose class the model gets right, and rows that could be read."""
     numerics = rank.numerics
-    model = getattr(learner.model, "module", learner.model).eval()  # ranks have different numbers of batches
+    model = bare(learner.model).eval()  # ranks have different numbers of batches
     correct = torch.zeros((), dtype=torch.int64, device=rank.device)
     scored = 0
     with torch.no_grad():

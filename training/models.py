@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from training.contract import ContractError
 from training.contract.models import MODELS, near_models
+from training.files import publish
 
 WEIGHTS_FILE = "model.safetensors"
 DESCRIPTION_FILE = "model.json"
@@ -167,16 +168,20 @@ def _one_line(error: Exception) -> str:
     return " ".join((str(error) or type(error).__name__).split())[:_MAX_SHOWN_CHARACTERS]
 
 
+def bare(model: nn.Module) -> nn.Module:
+    """The timm model itself, also of one that is wrapped for distributed training."""
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
 def save_model(model: nn.Module, directory: Path, description: ModelDescription) -> None:
     """Write model.json, then model.safetensors, each whole or not at all: where the weights are, both are complete.
 
     The weights' keys are those of the bare timm model, also when `model` is wrapped for distributed training.
     """
-    bare = model.module if isinstance(model, DistributedDataParallel) else model
     directory.mkdir(parents=True, exist_ok=True)
     text = json.dumps(_describe(description), indent=2) + "\n"
     _write_whole(directory / DESCRIPTION_FILE, lambda path: path.write_text(text, encoding="utf-8"))
-    _write_whole(directory / WEIGHTS_FILE, lambda path: safetensors.torch.save_model(bare, str(path)))
+    _write_whole(directory / WEIGHTS_FILE, lambda path: safetensors.torch.save_model(bare(model), str(path)))
 
 
 def _describe(description: ModelDescription) -> dict[str, Any]:
@@ -201,20 +206,9 @@ def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         write(temporary)
-        temporary.chmod(0o644)  # safetensors leaves its files to their owner
-        _flush_to_disk(temporary)
-        temporary.replace(path)
-        _flush_to_disk(path.parent)
+        publish(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _flush_to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def load_model(directory: Path) -> tuple[nn.Module, ModelDescription]:

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from training.checkpoints import with_prefix, without_prefix
 from training.data.transforms import check_batch
+from training.models import bare
 from training.numerics import Numerics
 from training.timing import Moment
 
@@ -81,8 +82,8 @@ class Learner:
 
     def state(self) -> dict[str, torch.Tensor]:
         """All that later steps depend on but the data and the random numbers: copies on the CPU, by name."""
-        tensors = dict(with_prefix("model", self._bare.state_dict()))
-        for name, parameter in self._bare.named_parameters():
+        tensors = dict(with_prefix("model", bare(self.model).state_dict()))
+        for name, parameter in bare(self.model).named_parameters():
             values = self._optimizer.state.get(parameter, {})
             found = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
             tensors.update(with_prefix(f"optimizer.{name}", found))
@@ -92,17 +93,13 @@ class Learner:
 
     def load_state(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Go on from what `state` returned, for a model of the same name, arguments and number of classes."""
-        self._bare.load_state_dict(without_prefix("model", tensors))
-        for name, parameter in self._bare.named_parameters():
+        bare(self.model).load_state_dict(without_prefix("model", tensors))
+        for name, parameter in bare(self.model).named_parameters():
             for key, value in without_prefix(f"optimizer.{name}", tensors).items():
                 self._optimizer.state[parameter][key] = value.to(parameter.device, copy=True)
         scaler = {key: value.item() for key, value in without_prefix("scaler", tensors).items()}
         if self._scaler.is_enabled() and scaler:
             self._scaler.load_state_dict(scaler)
-
-    @property
-    def _bare(self) -> nn.Module:
-        return self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
 
     def _add_gradients(self, batch: Batch, weight: float) -> torch.Tensor:
         images, labels = usable_rows(batch)

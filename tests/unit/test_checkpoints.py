@@ -35,7 +35,7 @@ def test_what_is_written_is_found(tmp_path: Path) -> None:
     torch.testing.assert_close(dict(found.newest.tensors), dict(expected.tensors), rtol=0, atol=0)
     for name in ("step", "rows_taken", "identity", "figures"):
         assert getattr(found.newest, name) == getattr(expected, name)
-    assert [int(path.name[5:14]) for path in checkpoints.files(tmp_path)] == [20, 100, 1000]
+    assert [checkpoints.step_of(path) for path in checkpoints.files(tmp_path)] == [20, 100, 1000]
     assert len(list(tmp_path.iterdir())) == 3, "nothing else is left"
 
 

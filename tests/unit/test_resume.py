@@ -30,9 +30,17 @@ STEPS = 12
 WITH_DROPOUT = replace(DESCRIPTION, arguments={**DESCRIPTION.arguments, "proj_drop_rate": 0.3})
 
 
-def batches_of(rank: Rank) -> Iterator[Batch]:
-    """Batches whose pixels depend on their place in the plan."""
+def wait_for_the_writer() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "checkpoint":
+            thread.join(60)
+
+
+def batches_of(rank: Rank, *, is_in_a_hurry: bool = False) -> Iterator[Batch]:
+    """Batches whose pixels depend on their place in the plan; they come when no checkpoint is being written any more."""
     for start, stop in rank.training_spans():
+        if not is_in_a_hurry:
+            wait_for_the_writer()
         batch = make_batch()
         generator = torch.Generator().manual_seed(start)
         images = torch.randint(0, 256, batch.images.shape, generator=generator, dtype=torch.uint8)
@@ -65,7 +73,7 @@ def events_of(rank: Rank, name: str) -> list[dict[str, Any]]:
 
 def kept_steps(rank: Rank) -> list[int]:
     assert rank.job.checkpoint_dir is not None
-    return [int(path.name[5:14]) for path in checkpoints.files(rank.job.checkpoint_dir)]
+    return [checkpoints.step_of(path) for path in checkpoints.files(rank.job.checkpoint_dir)]
 
 
 @pytest.mark.parametrize(
@@ -154,12 +162,10 @@ def test_what_is_due_while_another_is_written_is_saved_right_after_it(
     monkeypatch.setattr(checkpoints, "write", write)
 
     def batches() -> Iterator[Batch]:
-        for number, batch in enumerate(batches_of(rank), start=1):
+        for number, batch in enumerate(batches_of(rank, is_in_a_hurry=True), start=1):
             if number == 7:  # 2 is being written, 4 is due
                 may_write.set()
-                for thread in threading.enumerate():
-                    if thread.name == "checkpoint":
-                        thread.join(60)
+                wait_for_the_writer()
             yield batch
 
     train(rank, batches())

@@ -37,7 +37,7 @@ def wait_for_the_writer() -> None:
 
 
 def batches_of(rank: Rank, *, is_in_a_hurry: bool = False) -> Iterator[Batch]:
-    """Batches whose pixels depend on their place in the plan; they come when no checkpoint is being written any more."""
+    """Batches whose pixels depend on their place in the plan; they wait for checkpoints that are being written."""
     for start, stop in rank.training_spans():
         if not is_in_a_hurry:
             wait_for_the_writer()

@@ -119,7 +119,8 @@ def test_a_host_sees_its_own_processes_only(facts: list[dict[str, Any]]) -> None
 
 def test_a_host_has_its_own_files_and_memory(facts: list[dict[str, Any]]) -> None:
     for host in facts:
-        assert {"input", "model", "output", "checkpoints"} <= set(host["ml"])
+        assert {"input", "model", "output"} <= set(host["ml"])
+        assert "checkpoints" not in host["ml"], "only a job with a checkpoint configuration has them"
         assert host["shm"] == ["seen-by"]
         assert host["shm_bytes"] == 8 * MIB
         assert set(host["tmp"]) <= {".counterpoise", "home", "seen-by", *_first_parts_below_tmp()}

@@ -1,6 +1,9 @@
 """The blur stack: torchvision's pixels from the row's own random stream, one by one or all at once."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from training.data.transforms.fused_blur import blur_fused
 from training.data.transforms.gaussian_blur import blur_one_by_one
 from training.data.transforms.number_format import BFLOAT16
 
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Synthetic(num_rows=20, num_classes=5, image_size=24, seed=0)
 
 
@@ -134,3 +138,22 @@ def test_in_half_precision_the_model_gets_the_rounded_pixels() -> None:
     half = GaussianBlurStack(0, wire=BFLOAT16)
     received = half.on_device(torch.from_numpy(on_host(half, image))[None])
     assert torch.equal(received[0], exact.to(torch.bfloat16).to(torch.float32))
+
+
+IMPORT_IN_A_FRESH_PROCESS = """
+import sys
+import training.data.transforms.gaussian_blur
+print("torch._dynamo" in sys.modules)
+import torchvision.ops
+roi_align = sys.modules["torchvision.ops.roi_align"]
+from torch._dynamo.utils import is_compile_supported
+import torch
+print(roi_align.is_compile_supported is not is_compile_supported, roi_align.is_compile_supported("cpu"))
+print(torch.compile(torch.nn.Linear(2, 2), backend="eager")(torch.zeros(1, 2)).shape == (1, 2))
+"""
+
+
+def test_a_data_worker_does_not_pay_for_the_compiler_and_others_still_have_it() -> None:
+    command = [sys.executable, "-c", IMPORT_IN_A_FRESH_PROCESS]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert ended.stdout.split() == ["False", "True", "True", "True"], ended.stdout + ended.stderr

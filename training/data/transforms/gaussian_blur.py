@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torchvision.transforms import functional as vision  # type: ignore[import-untyped]
 
 from training.data.transforms.fused_blur import blur_fused
+from training.data.transforms.light_torchvision import functional as vision
 from training.data.transforms.number_format import FLOAT32, NumberFormat
 from training.data.transforms.transform import Draw, random_words
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from training.contract import ContractError
 from training.contract.models import MODELS, near_models
-from training.files import publish
+from training.files import write_whole
 
 WEIGHTS_FILE = "model.safetensors"
 DESCRIPTION_FILE = "model.json"
@@ -180,8 +179,8 @@ def save_model(model: nn.Module, directory: Path, description: ModelDescription)
     """
     directory.mkdir(parents=True, exist_ok=True)
     text = json.dumps(_describe(description), indent=2) + "\n"
-    _write_whole(directory / DESCRIPTION_FILE, lambda path: path.write_text(text, encoding="utf-8"))
-    _write_whole(directory / WEIGHTS_FILE, lambda path: safetensors.torch.save_model(bare(model), str(path)))
+    write_whole(directory / DESCRIPTION_FILE, lambda path: path.write_text(text, encoding="utf-8"))
+    write_whole(directory / WEIGHTS_FILE, lambda path: safetensors.torch.save_model(bare(model), str(path)))
 
 
 def _describe(description: ModelDescription) -> dict[str, Any]:
@@ -200,15 +199,6 @@ def _describe(description: ModelDescription) -> dict[str, Any]:
             "safetensors": safetensors.__version__,
         },
     }
-
-
-def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        write(temporary)
-        publish(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def load_model(directory: Path) -> tuple[nn.Module, ModelDescription]:

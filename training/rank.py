@@ -23,6 +23,7 @@ from training.data.transforms import Transform
 from training.data.worker import Recipe
 from training.data.worker_pool import HOST_VARIABLE, WorkerPool
 from training.events import Events
+from training.files import write_whole
 from training.metrics import StepMeter, merge_ranks
 from training.models import ModelDescription, save_model
 from training.numerics import Numerics, build_for_training, set_precision
@@ -231,9 +232,8 @@ class Rank:
         if self.is_reporting:
             save_model(model, self.job.model_dir, self.job.description)
             self.job.output_dir.mkdir(parents=True, exist_ok=True)
-            partial = self.job.output_dir / f".{SUMMARY_FILE}.partial"
-            partial.write_text(json.dumps(summary, indent=1))
-            partial.rename(self.job.output_dir / SUMMARY_FILE)
+            text = json.dumps(summary, indent=1)
+            write_whole(self.job.output_dir / SUMMARY_FILE, lambda path: path.write_text(text))
             self.events.emit("model_saved", directory=str(self.job.model_dir))
         return summary
 

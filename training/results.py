@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from training.contract import TrainingConfig, instance_type_has_accelerator
+from training.files import write_whole
 
 if TYPE_CHECKING:
     from training.main import JobFiles
@@ -39,10 +40,8 @@ def write_results(summary: Mapping[str, Any], config: TrainingConfig, files: "Jo
     }
     results["headline"] = headline(results)
     files.output_dir.mkdir(parents=True, exist_ok=True)
-    path = files.output_dir / RESULTS_FILE
-    partial = path.with_name(f".{RESULTS_FILE}.partial")
-    partial.write_text(json.dumps(results, indent=1))
-    partial.rename(path)
+    text = json.dumps(results, indent=1)
+    write_whole(files.output_dir / RESULTS_FILE, lambda path: path.write_text(text))
     return results
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from container.bootstrap import log
 from container.bootstrap.channel import LINE_LIMIT_BYTES, Channel, Message
 from container.bootstrap.errors import FAILURE_MAX_CHARACTERS
+from container.bootstrap.handover import ASKS, hand_over
 from container.bootstrap.outcome import Outcome
 from container.bootstrap.telemetry import Sample
 from container.bootstrap.token import Token
@@ -35,16 +36,21 @@ class ControlServer:
         *,
         expected: set[str],
         versions: Mapping[str, str],
+        hands_token_over: bool,
         on_sample: Callable[[str, Sample], None],
+        on_stop: Callable[[], None],
     ) -> None:
         self._token = token
         self._expected = expected
         self._versions = dict(versions)
+        self._hands_token_over = hands_token_over
         self._on_sample = on_sample
+        self._on_stop = on_stop
         self._outcome: Outcome | None = None
         self._connected: dict[str, Channel] = {}
         self._confirmed: set[str] = set()
         self._refused: set[str] = set()
+        self._stopping: set[str] = set()
         self._server: asyncio.Server | None = None
         self.joined: dict[str, str] = {}
         self.failed: dict[str, str] = {}
@@ -71,6 +77,8 @@ class ControlServer:
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 name = await self._admit(channel)
+            if not name:
+                return
             self._connected[name] = channel
             await self._converse(name, channel)
         except (OSError, TypeError) as error:  # TypeError: the fields of a message are not those of this version
@@ -83,9 +91,13 @@ class ControlServer:
             channel.close()
 
     async def _admit(self, channel: Channel) -> str:
+        """The name of a worker that is one; nothing for one that had to ask for the token, and comes again."""
         challenge = secrets.token_hex(16)
         await channel.send({"challenge": challenge})
         hello = await channel.receive(HANDSHAKE_SECONDS)
+        if ASKS in hello and self._hands_token_over:
+            await hand_over(channel, hello, self._token, self._expected)
+            return ""
         name, counter = str(hello.get("host")), str(hello.get("challenge"))
         if not self._token.accepts(str(hello.get("proof")), "worker", challenge, counter, name):
             await channel.send({"refused": "wrong token"})
@@ -116,6 +128,10 @@ class ControlServer:
         if "failed" in message and self.failed.get(name) != str(message["failed"]):
             self.failed[name] = str(message["failed"])
             log.event("host_failed", host=name, reason=self.failed[name])
+        if "stopping" in message and name not in self._stopping:
+            self._stopping.add(name)
+            log.event("host_stopping", host=name)
+            self._on_stop()
         if "sample" in message:
             self._on_sample(name, Sample(**message["sample"]))
 

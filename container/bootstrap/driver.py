@@ -61,8 +61,13 @@ class Driver:
         """Start the driver. It checks the settings and imports what it needs, then waits for `set_ready`."""
         environment = {**self._context.child_environment(), "RAY_ADDRESS": head_address}
         self._events.path.touch()
+        if self._context.user is not None:
+            self._context.user.take_over(self._events.path)
         self._process = await asyncio.create_subprocess_exec(
-            *self.command(), stdin=asyncio.subprocess.DEVNULL, env=environment
+            *self.command(),
+            stdin=asyncio.subprocess.DEVNULL,
+            env=environment,
+            **self._context.process_options(),
         )
 
     def set_ready(self) -> None:

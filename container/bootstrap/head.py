@@ -16,13 +16,14 @@ from container.bootstrap.nodes import NodeTable
 from container.bootstrap.outcome import Outcome
 from container.bootstrap.processes import reap
 from container.bootstrap.ray_node import GCS_PORT, RayNode
+from container.bootstrap.reach import STILL_WAITING_SECONDS
 from container.bootstrap.tasks import abandon, in_thread, say_if_failed
 from container.bootstrap.telemetry import Sample
+from container.bootstrap.token import comes_from_head
 
 POLL_SECONDS = 0.2
 WATCH_SECONDS = 0.5
 """Between looks at a running job: its end is noticed at once, events may wait; the GPU host has little CPU to spare."""
-STILL_WAITING_SECONDS = 10.0
 STOP_SECONDS = 100.0
 """SageMaker kills 120 s after SIGTERM: 100 for the driver, the rest for telling the hosts and for ending Ray."""
 STOPPED_EARLY = "stopped by SIGTERM before training started"
@@ -42,7 +43,9 @@ class Head:
             context.token,
             expected={host.name for host in context.cluster.workers},
             versions=context.versions,
+            hands_token_over=comes_from_head(context.environ),
             on_sample=self._record,
+            on_stop=stop.set,  # a host that must go takes the job with it: in order, and everywhere
         )
 
     async def run(self) -> Outcome:
@@ -70,7 +73,7 @@ class Head:
             await self._server.start(own_address)
         except OSError as error:
             raise HostError(CLUSTER_NOT_FORMED, f"the control port is taken on {own_address}: {error}") from error
-        self._node = RayNode(self._context.ray_settings(own_address))
+        self._node = RayNode(self._context.ray_settings(own_address), spared=lambda: self._driver.pids)
         await self._driver.start(f"{own_address}:{GCS_PORT}")
         ended = asyncio.create_task(self._driver.wait())
         forming = asyncio.create_task(self._form_cluster(self._node, deadline))

@@ -5,14 +5,16 @@
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -43,6 +45,8 @@ class RayNodeSettings:
     object_store_bytes: int
     plasma_directory: str
     environment: Mapping[str, str]
+    process_options: Mapping[str, Any] = field(default_factory=dict)
+    """More for subprocess.Popen: who the daemons run as."""
 
     def command(self) -> list[str]:
         """The exact command line."""
@@ -65,8 +69,10 @@ class RayNodeSettings:
 class RayNode:
     """Ray on this host."""
 
-    def __init__(self, settings: RayNodeSettings) -> None:
+    def __init__(self, settings: RayNodeSettings, *, spared: Callable[[], Collection[int]] = tuple) -> None:
+        """`spared` gives the pids of this host's processes that are not Ray's."""
         self._settings = settings
+        self._spared = spared
         self._raylet: psutil.Process | None = None
         self._output: WorkerOutput | None = None
         self.awaited_pids: set[int] = set()
@@ -105,10 +111,20 @@ class RayNode:
 
     async def stop(self) -> None:
         """End every Ray process of this host; what does not end in 2 s is killed."""
-        await end_all(_ray_processes, grace_seconds=2.0, awaited=self.awaited_pids)
+        await end_all(self._processes, grace_seconds=2.0, awaited=self.awaited_pids)
         self._raylet = None
         self.print_output(is_last=True)
         self._output = None
+
+    def _processes(self) -> list[psutil.Process]:
+        """What descends from this process and not from a spared one: Ray's daemons and their workers."""
+        found = descendants()
+        spared: set[psutil.Process] = set()
+        for process in found:
+            if process.pid in self._spared():
+                with suppress(psutil.NoSuchProcess):
+                    spared |= {process, *process.children(recursive=True)}
+        return [process for process in found if process not in spared]
 
     def print_output(self, *, is_last: bool = False) -> None:
         """Print what workers of this host have printed since the last call."""
@@ -116,6 +132,9 @@ class RayNode:
             log.line(line)
 
     async def _attempt(self, timeout_seconds: float) -> tuple[int | None, str]:
+        if self._settings.is_head and _is_taken(self._settings.address, GCS_PORT):
+            # Ray would find out after 40 s, and not say so.
+            return None, f"port {GCS_PORT} is taken on {self._settings.address} by another process"
         # A file, not a pipe: the daemons inherit it, so a pipe would have no end.
         with tempfile.TemporaryFile() as output:
             process = await asyncio.create_subprocess_exec(
@@ -124,6 +143,7 @@ class RayNode:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=dict(self._settings.environment),
+                **self._settings.process_options,
             )
             self.awaited_pids.add(process.pid)
             try:
@@ -153,20 +173,12 @@ def _cause(output: str) -> str:
     return (named or lines or [""])[-1][:300]
 
 
-def _ray_processes() -> list[psutil.Process]:
-    """What descends from this process and not from the driver: Ray's daemons and their workers."""
-    found = descendants()
-    spared: set[psutil.Process] = set()
-    for driver in filter(_is_driver, found):
-        with suppress(psutil.NoSuchProcess):
-            spared |= {driver, *driver.children(recursive=True)}
-    return [process for process in found if process not in spared]
-
-
-def _is_driver(process: psutil.Process) -> bool:
-    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-        return "training.main" in process.cmdline()
-    return False
+def _is_taken(address: str, port: int) -> bool:
+    try:
+        with socket.create_server((address, port)):
+            return False
+    except OSError:
+        return True
 
 
 def _find_raylet() -> psutil.Process | None:

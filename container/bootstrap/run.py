@@ -4,17 +4,25 @@ import asyncio
 import signal
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from container.bootstrap import log
+from container.bootstrap.cluster import Cluster
+from container.bootstrap.control import CONTROL_PORT
 from container.bootstrap.environment import JobPaths, discover, read_config, read_json
-from container.bootstrap.errors import FAILURE_MAX_CHARACTERS, SUCCESS
-from container.bootstrap.head import Head
+from container.bootstrap.errors import FAILURE_MAX_CHARACTERS, STOPPED, SUCCESS, HostError
+from container.bootstrap.handover import ask_for_token
+from container.bootstrap.head import STOPPED_EARLY, Head
 from container.bootstrap.host import make_context
 from container.bootstrap.outcome import Outcome
 from container.bootstrap.processes import adopt_orphans, descendants, end_all, reap
-from container.bootstrap.token import load_token
+from container.bootstrap.reach import reach
+from container.bootstrap.tasks import abandon
+from container.bootstrap.token import Token, comes_from_head, keep_token, load_token
+from container.bootstrap.user import prepare_user
 from container.bootstrap.worker import Worker
+from training.contract import TrainingConfig
 
 
 def run_host(paths: JobPaths, environ: Mapping[str, str]) -> int:
@@ -53,8 +61,9 @@ async def _take_part(paths: JobPaths, environ: Mapping[str, str], stop: asyncio.
     # What a dying process still writes there is worth no failure.
     with tempfile.TemporaryDirectory(prefix="counterpoise-", ignore_cleanup_errors=True) as runtime:
         runtime_dir = Path(runtime)
-        token = load_token(environ, runtime_dir=runtime_dir, is_single_host=len(cluster.hosts) == 1)
-        context = make_context(cluster, config, paths, token, runtime_dir=runtime_dir, environ=environ)
+        token = await _obtain_token(cluster, config, environ, runtime_dir, stop)
+        user = prepare_user(environ, paths, runtime_dir)
+        context = make_context(cluster, config, paths, token, user=user, runtime_dir=runtime_dir, environ=environ)
         host = cluster.current_host
         log.event(
             "start",
@@ -70,3 +79,28 @@ async def _take_part(paths: JobPaths, environ: Mapping[str, str], stop: asyncio.
         finally:
             await end_all(descendants, grace_seconds=1.0)
             reap(awaited=())
+
+
+async def _obtain_token(
+    cluster: Cluster, config: TrainingConfig, environ: Mapping[str, str], runtime_dir: Path, stop: asyncio.Event
+) -> Token:
+    """The job's token, from where the environment says, in a file in `runtime_dir`."""
+    if cluster.is_head or not comes_from_head(environ):
+        makes_own = len(cluster.hosts) == 1 or comes_from_head(environ)
+        return load_token(environ, runtime_dir=runtime_dir, makes_own=makes_own)
+    asking = asyncio.create_task(
+        reach(
+            cluster.head,
+            partial(ask_for_token, port=CONTROL_PORT, host=cluster.current),
+            deadline=asyncio.get_running_loop().time() + config.join_timeout_seconds,
+            describe="joining",
+        )
+    )
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({asking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not asking.done():
+            raise HostError(STOPPED, STOPPED_EARLY)
+        return keep_token(asking.result(), runtime_dir)
+    finally:
+        await abandon(asking, stopping)

@@ -14,6 +14,9 @@ from container.bootstrap.errors import BAD_INPUT, CLUSTER_NOT_FORMED, HostError
 
 TOKEN_FILE_VARIABLE = "COUNTERPOISE_TOKEN_FILE"
 SECRET_VARIABLE = "COUNTERPOISE_CLUSTER_SECRET_ARN"
+ISOLATED_VARIABLE = "COUNTERPOISE_ISOLATED"
+"""Set where hosts cannot call AWS: the head makes a token up and hands it to the others."""
+TOKEN_PATTERN = "[0-9a-f]{64}"
 JOB_NAME_VARIABLE = "TRAINING_JOB_NAME"
 """What SageMaker tells a container."""
 SECRET_SECONDS = 5
@@ -41,20 +44,20 @@ class Token:
         return hmac.compare_digest(proof.encode(errors="replace"), self.proof(*parts).encode())
 
 
-def load_token(environ: Mapping[str, str], *, runtime_dir: Path, is_single_host: bool) -> Token:
+def load_token(environ: Mapping[str, str], *, runtime_dir: Path, makes_own: bool) -> Token:
     """The job's token, in a file of this host's own with mode 0600.
 
     It comes from a file that the environment names, or is derived from a secret in Secrets Manager and the name of the
-    job, so that no two jobs have the same. A job of one host needs nobody else to know it and makes its own.
+    job, so that no two jobs have the same. A job of one host needs nobody else to know it and `makes_own`; so does a
+    head that hands it over.
 
     Raises:
         HostError: several hosts and no token, a token file that others can read or that holds no token, or a secret
             that Secrets Manager does not give away.
     """
-    path = runtime_dir / "ray_token"
     if given := environ.get(TOKEN_FILE_VARIABLE):
         value = _read(Path(given))
-    elif is_single_host:
+    elif makes_own:
         value = secrets.token_hex(32)
     elif secret_arn := environ.get(SECRET_VARIABLE):
         value = derive(_secret(secret_arn), environ.get(JOB_NAME_VARIABLE, ""))
@@ -64,10 +67,21 @@ def load_token(environ: Mapping[str, str], *, runtime_dir: Path, is_single_host:
             f"{TOKEN_FILE_VARIABLE}, {SECRET_VARIABLE}: neither is set, but this job has several hosts; "
             "name a 0600 file with their token, or the secret that it is derived from",
         )
+    return keep_token(value, runtime_dir)
+
+
+def keep_token(value: str, runtime_dir: Path) -> Token:
+    """The token with this value, in a file of this host's own with mode 0600."""
+    path = runtime_dir / "ray_token"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(value)
     return Token(value=value, path=path)
+
+
+def comes_from_head(environ: Mapping[str, str]) -> bool:
+    """Whether the head hands the token over."""
+    return bool(environ.get(ISOLATED_VARIABLE)) and not environ.get(TOKEN_FILE_VARIABLE)
 
 
 def derive(secret: str, job_name: str) -> str:
@@ -110,6 +124,6 @@ def _read(path: Path) -> str:
         raise HostError(BAD_INPUT, f"{TOKEN_FILE_VARIABLE}: cannot read {path} ({error.strerror})") from error
     if mode & 0o077:
         raise HostError(BAD_INPUT, f"{TOKEN_FILE_VARIABLE}: {path} has mode {mode:o}; allowed: 600; chmod 600 it")
-    if not re.fullmatch(r"[0-9a-f]{64}", value):
+    if not re.fullmatch(TOKEN_PATTERN, value):
         raise HostError(BAD_INPUT, f"{TOKEN_FILE_VARIABLE}: {path} does not hold 64 hexadecimal characters")
     return value

@@ -1,21 +1,20 @@
 """A worker: find the head, join its cluster, keep its own Ray alive, leave when the head says how the job ended."""
 
 import asyncio
-import socket
 from dataclasses import asdict
 from typing import Any
 
 from container.bootstrap import log
 from container.bootstrap.control import BEAT_SECONDS, ControlClient
-from container.bootstrap.errors import CLUSTER_NOT_FORMED, HEAD_LOST, STOPPED, HostError
-from container.bootstrap.head import STILL_WAITING_SECONDS, STOP_SECONDS, STOPPED_EARLY
+from container.bootstrap.errors import STOPPED
+from container.bootstrap.head import STOP_SECONDS, STOPPED_EARLY
 from container.bootstrap.host import HostContext
 from container.bootstrap.outcome import Outcome
 from container.bootstrap.processes import reap
 from container.bootstrap.ray_node import RayNode
-from container.bootstrap.tasks import abandon, in_thread
+from container.bootstrap.reach import reach
+from container.bootstrap.tasks import abandon
 
-RETRY_SECONDS = 0.2
 RECONNECT_SECONDS = 10.0
 """After silence (20 s) or a refused connection: a head that is not back by then is gone. 30 s in all, 60 allowed."""
 RAY_RESTARTS = 3
@@ -59,7 +58,8 @@ class Worker:
         self._starting = asyncio.create_task(self._start_node(head_address, deadline))
         while True:
             self._mind_node(head_address)
-            outcome = await self._exchange({"sample": asdict(self._context.meter.sample()), **self._status})
+            stopping = {"stopping": True} if self._stop.is_set() else {}
+            outcome = await self._exchange({"sample": asdict(self._context.meter.sample()), **self._status, **stopping})
             if outcome is not None:
                 return outcome
             if self._node is not None:
@@ -68,7 +68,7 @@ class Worker:
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _stop_in_time(self) -> Outcome:
-        """After SIGTERM the head decides how the job ends: it got the same signal, and has the checkpoint to write."""
+        """After SIGTERM the head decides how the job ends: it got the signal too, or hears of it now."""
         await self._stop.wait()
         if not self._is_connected:
             return Outcome(exit_code=STOPPED, reason=STOPPED_EARLY)
@@ -124,21 +124,10 @@ class Worker:
         return None
 
     async def _connect(self, deadline: float, *, describe: str) -> str:
-        """Resolve the head's name and open the control channel, trying until `deadline`; gives the head's address."""
-        loop = asyncio.get_running_loop()
-        head, started = self._context.cluster.head, loop.time()
-        said, reason = started, "no time was left"
-        while loop.time() < deadline:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    address = await in_thread(socket.gethostbyname, head)
-                    await self._client.connect(address)
-                return address
-            except OSError as error:
-                reason = str(error) or type(error).__name__
-            if loop.time() - said > STILL_WAITING_SECONDS:
-                said = loop.time()
-                log.event(f"{describe}_head", head=head, seconds=loop.time() - started, reason=reason)
-            await asyncio.sleep(RETRY_SECONDS)
-        code = CLUSTER_NOT_FORMED if describe == "joining" else HEAD_LOST
-        raise HostError(code, f"{describe} the head {head} failed for {loop.time() - started:.0f} s: {reason}")
+        """Open the control channel, trying until `deadline`; gives the head's address."""
+
+        async def attempt(address: str) -> str:
+            await self._client.connect(address)
+            return address
+
+        return await reach(self._context.cluster.head, attempt, deadline=deadline, describe=describe)

@@ -96,6 +96,8 @@ _ROWS: tuple[tuple[str, Callable[[Arm], str]], ...] = (
     ("accuracy on held-out rows", _figure("{:.1%}".format, "metrics", "validation_accuracy")),
     ("peak memory, all hosts", _figure("{:.1f} GB".format, "metrics", "peak_memory_gb")),
     ("billed", _figure("{:.0f} s".format, "billable_seconds")),
+    ("saved by spot capacity", _figure(_share, "spot", "savings_share")),
+    ("interruptions", _figure("{:.0f}".format, "spot", "interruptions")),
     ("price", _figure("${:.3f} per hour".format, "price_usd_per_hour")),
     ("cost of the job", _figure("${:.3f}".format, "cost_usd")),
     ("cost of 1,000 steps", _cost_of_1000_steps),

@@ -4,8 +4,9 @@ import json
 import os
 import signal
 import socket
+import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -129,11 +130,14 @@ def _furnish(spec: HostSpec) -> None:
         os.sched_setaffinity(0, spec.cpus)
     socket.sethostname(spec.name)
     kernel.mount_proc()
-    covered = [Path(bind.target) for bind in spec.binds]
+    closed = _closed_to_others(map(Path, spec.reachable))
+    covered = [*closed, *(Path(bind.target) for bind in spec.binds)]
     kept = [path for path in map(Path, spec.reachable) if any(path.is_relative_to(target) for target in covered)]
     # Every source is opened before the first mount, which may cover the way to it.
     sources = [kernel.open_path(bind.source) for bind in spec.binds]
     kept_sources = [kernel.open_path(path) for path in kept]
+    for directory in closed:
+        kernel.mount_tmpfs(directory, "size=64k,mode=0755")
     for source, bind in zip(sources, spec.binds, strict=True):
         kernel.bind(source, bind.target, is_read_only=bind.is_read_only)
     for source, path in zip(kept_sources, kept, strict=True):
@@ -141,6 +145,12 @@ def _furnish(spec: HostSpec) -> None:
         kernel.bind(source, path)
     kernel.mount_tmpfs("/dev/shm", f"size={spec.shm_bytes},mode=1777")
     _write_token(spec.token)
+
+
+def _closed_to_others(reachable: Iterable[Path]) -> list[Path]:
+    """Directories on the way to those that must be reachable, whom an ordinary user may not pass; the upmost ones."""
+    ways = {way for path in reachable for way in path.parents if not way.stat().st_mode & stat.S_IXOTH}
+    return sorted(way for way in ways if ways.isdisjoint(way.parents))
 
 
 def _write_token(token: str) -> None:

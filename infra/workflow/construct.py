@@ -1,6 +1,7 @@
 """The workflow on AWS: the state machine that runs executions, and the one that stops the jobs of ended executions."""
 
 import json
+from collections.abc import Mapping
 
 from aws_cdk import Stack
 from aws_cdk import aws_ecr as ecr
@@ -27,6 +28,8 @@ from training.advisor.prices import load_prices
 ENDED_WITHOUT_SUCCESS = ("ABORTED", "FAILED", "TIMED_OUT")
 CLUSTER_SECRET_VARIABLE = "COUNTERPOISE_CLUSTER_SECRET_ARN"
 """Tells the hosts of a job where the secret is that they derive their cluster token from; it is no secret itself."""
+ISOLATED_VARIABLE = "COUNTERPOISE_ISOLATED"
+"""Tells them that their head hands the token over, to the addresses of the job's hosts."""
 
 
 class TrainingWorkflow(Construct):
@@ -68,8 +71,7 @@ class TrainingWorkflow(Construct):
             prices_usd_per_hour=prices.usd_per_hour,
             prices_read=prices.read,
             security=_security(settings, network, key),
-            # Without a network a host could not ask for the secret.
-            environment={} if settings.network_isolation else {CLUSTER_SECRET_VARIABLE: cluster_secret.secret_arn},
+            environment=_environment(settings, cluster_secret),
             tags=settings.tags,
             max_runtime_limit_seconds=settings.max_runtime_limit_seconds,
             poll_seconds=settings.poll_seconds,
@@ -137,6 +139,13 @@ class TrainingWorkflow(Construct):
         )
         rule.add_target(target)
         return machine, rule
+
+
+def _environment(settings: DeploySettings, cluster_secret: secretsmanager.ISecret) -> Mapping[str, str]:
+    """Where the hosts of a job have their common token from; isolated ones can ask nobody for the secret."""
+    if settings.network_isolation:
+        return {ISOLATED_VARIABLE: "1"}
+    return {CLUSTER_SECRET_VARIABLE: cluster_secret.secret_arn}
 
 
 def _security(settings: DeploySettings, network: TrainingNetwork | None, key: kms.IKey | None) -> JobSecurity:

@@ -14,7 +14,7 @@ def problems(settings: WorkflowSettings) -> str:
     """All that is wrong with the input: what the contract found, else what this stack cannot run."""
     checks = [_runtime(settings.max_runtime_limit_seconds), _tags(settings.tags), _data(), _code()]
     if settings.security.is_isolated:
-        checks += [_isolated_hosts(), _isolated_data()]
+        checks.append(_isolated_data())
     return f"($count($checked.problems) > 0 ? $checked.problems : [{', '.join(checks)}])"
 
 
@@ -50,20 +50,6 @@ def _missing_channel(is_read: str, reading: str, channel: str) -> str:
         f'{is_read} and $count($checked.run.channels) = 0 ? "channels: 0 channels; " & {reading}'
         f' & " from channel " & {channel} & "; add {{\\"name\\": \\"" & {channel} & "\\", \\"s3_uri\\": \\"s3://...\\"}}"'
     )
-
-
-def _isolated_hosts() -> str:
-    """Hosts of one job prove to each other who they are with a token from Secrets Manager, an API like any other."""
-    advice = (
-        " hosts cannot fetch their common token under network isolation; allowed: 1 host; take one, or deploy with"
-        " counterpoise:network_isolation=false"
-    )
-    # The largest of the compositions that the run may come to.
-    own, fallbacks = "$checked.run.instance_groups", "$checked.run.fallback_instance_groups"
-    count = (
-        f"$max([$sum({own}.instance_count), $map({fallbacks}, function($groups) {{ $sum($groups.instance_count) }})])"
-    )
-    return f'{count} > 1 ? "instance_groups: " & $string({count}) & {literal(advice)}'
 
 
 def _isolated_data() -> str:

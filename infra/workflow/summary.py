@@ -24,7 +24,9 @@ def observed_job() -> Code:
         ),
         "reason": Code("$states.result.FailureReason"),
         "model": Code("$states.result.ModelArtifacts.S3ModelArtifacts"),
+        "training_seconds": Code("$states.result.TrainingTimeInSeconds"),
         "billable_seconds": Code("$states.result.BillableTimeInSeconds"),
+        "interruptions": Code('$count($states.result.SecondaryStatusTransitions[Status = "Interrupted"])'),
         "metrics": Code("$merge([{}, $states.result.FinalMetricDataList.{MetricName: Value}])"),
     }
     return Code(literal(job))
@@ -34,7 +36,8 @@ def finished_arms(settings: WorkflowSettings) -> str:
     """`$finished` with the current arm, whose job, in the state's input, has completed.
 
     What the job cost is its hosts' price for the time that SageMaker bills; with spot, that time is shortened instead
-    of the price. Without a price for every host the cost is null, and a note says which price is missing.
+    of the price. Without a price for every host the cost is null, and a note says which price is missing. Of a spot job
+    the console shows the same savings: the share of the training's time that was not billed.
     """
     arm = {
         "job_name": Code(JOB_NAME),
@@ -49,6 +52,13 @@ def finished_arms(settings: WorkflowSettings) -> str:
         "logs": Code(log_link(settings)),
         "instance_groups": Code("$job.groups"),
     }
+    spot = {
+        "interruptions": Code("$states.input.interruptions"),
+        "savings_share": Code(
+            "$states.input.training_seconds > 0 and $exists($states.input.billable_seconds)"
+            " ? 1 - $states.input.billable_seconds / $states.input.training_seconds : null"
+        ),
+    }
     where = literal(f" in {settings.region}; prices were read {settings.prices_read}")
     return block(
         or_null="function($value) { $exists($value) ? $value : null }",
@@ -56,7 +66,8 @@ def finished_arms(settings: WorkflowSettings) -> str:
         unknown="[$job.groups[$not($exists($lookup($table, $.instance_type)))].instance_type]",
         price="$count($unknown) > 0 ? null : $sum($job.groups.($lookup($table, instance_type) * instance_count))",
         note=f'$count($unknown) > 0 ? {{"note": "no price for " & $join($unknown, ", ") & {where}}} : {{}}',
-        result=f"$merge([$finished, {{$job.arm: $merge([{literal(arm)}, $note])}}])",
+        spot=f'$run.spot ? {{"spot": {literal(spot)}}} : {{}}',
+        result=f"$merge([$finished, {{$job.arm: $merge([{literal(arm)}, $note, $spot])}}])",
     )
 
 

@@ -37,5 +37,6 @@ def host_context(
         token=Token(value=TOKEN, path=directory / "ray_token"),
         own=OwnAddress(address="10.0.0.1", interface="eth1"),
         meter=HostMeter(proc_cgroup=proc_cgroup, root=directory / "none"),
+        user=None,
         environ=environ or {},
     )

@@ -14,6 +14,7 @@ import pytest
 from container.bootstrap import control
 from container.bootstrap.channel import LINE_LIMIT_BYTES, Channel
 from container.bootstrap.control import CONTROL_PORT, ControlClient, ControlServer
+from container.bootstrap.handover import ask_for_token
 from container.bootstrap.outcome import Outcome
 from container.bootstrap.telemetry import Sample
 from container.bootstrap.token import Token
@@ -30,15 +31,21 @@ FAILURE = Outcome(exit_code=1, reason="ValueError: loss is nan")
 class Head:
     """A listening server and what it was told."""
 
-    def __init__(self, *expected: str) -> None:
+    def __init__(self, *expected: str, hands_token_over: bool = False) -> None:
         self.address = loopback_address()
         self.samples: list[tuple[str, Sample]] = []
+        self.num_stops = 0
         self.server = ControlServer(
             TOKEN_OF_JOB,
             expected=set(expected),
             versions=VERSIONS,
+            hands_token_over=hands_token_over,
             on_sample=lambda host, sample: self.samples.append((host, sample)),
+            on_stop=self._count_stop,
         )
+
+    def _count_stop(self) -> None:
+        self.num_stops += 1
 
     async def worker(self, name: str, token: Token = TOKEN_OF_JOB, **versions: str) -> ControlClient:
         client = ControlClient(token, host=name, versions={**VERSIONS, **versions})
@@ -53,8 +60,8 @@ class Head:
 
 
 @asynccontextmanager
-async def listening(*expected: str) -> AsyncIterator[Head]:
-    head = Head(*expected)
+async def listening(*expected: str, hands_token_over: bool = False) -> AsyncIterator[Head]:
+    head = Head(*expected, hands_token_over=hands_token_over)
     await head.server.start(head.address)
     try:
         yield head
@@ -344,5 +351,63 @@ def test_leaving_before_the_end_is_a_loss() -> None:
             assert await head.server.lost.get() == "algo-2"
             assert head.server.failed == {"algo-2": "OSError: disk full"}
             assert await head.finish(timeout_seconds=0.0) == ["algo-2"]
+
+    run(test)
+
+
+def test_a_worker_that_must_stop_is_heard_once(capsys: pytest.CaptureFixture[str]) -> None:
+    async def test() -> None:
+        async with listening("algo-2") as head:
+            worker = await head.worker("algo-2")
+            for _ in range(3):
+                assert await worker.exchange(stopping=True) is None
+            assert head.num_stops == 1
+            await worker.leave()
+
+    run(test)
+    assert capsys.readouterr().out.count("event=host_stopping host=algo-2") == 1
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, addresses: dict[str, list[str]]) -> None:
+    monkeypatch.setattr(socket, "gethostbyname_ex", lambda name: (name, [], addresses[name]))
+
+
+def test_isolated_hosts_get_the_token_from_their_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolving(monkeypatch, {"algo-2": ["127.0.0.1"]})
+
+    async def test() -> None:
+        async with listening("algo-2", hands_token_over=True) as head:
+            for _ in range(2):  # a host that was restarted asks again
+                assert await ask_for_token(head.address, CONTROL_PORT, host="algo-2") == TOKEN
+            worker = await head.worker("algo-2")
+            assert await worker.exchange(joined="10.0.0.2") is None
+            await worker.leave()
+
+    run(test)
+
+
+@pytest.mark.parametrize("name", ["algo-2", "algo-3", "localhost"])
+def test_nobody_else_gets_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """A stranger with the name of a host, another host's name that is none of this job, and one that would resolve."""
+    resolving(monkeypatch, {"algo-2": ["10.0.0.2"], "localhost": ["127.0.0.1"]})
+
+    async def test() -> None:
+        async with listening("algo-2", hands_token_over=True) as head:
+            with pytest.raises(ConnectionError, match="gives no token: not the address of a host of this job"):
+                await ask_for_token(head.address, CONTROL_PORT, host=name)
+
+    run(test)
+    said = capsys.readouterr().out
+    assert f"asked for the token as {name}" in said
+    assert TOKEN not in said
+
+
+def test_a_token_from_secrets_manager_is_handed_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolving(monkeypatch, {"algo-2": ["127.0.0.1"]})
+
+    async def test() -> None:
+        async with listening("algo-2") as head:
+            with pytest.raises(ConnectionError, match="the head gives no token: wrong token"):
+                await ask_for_token(head.address, CONTROL_PORT, host="algo-2")
 
     run(test)

@@ -155,6 +155,17 @@ def test_sigterm_reaches_the_driver_and_its_answer_everyone(tmp_path: Path) -> N
     assert head.failure == worker.failure == "stopped by SIGTERM"
 
 
+def test_a_worker_that_is_stopped_alone_takes_the_job_with_it(tmp_path: Path) -> None:
+    with Job(tmp_path) as job:
+        head, worker = job.start("algo-1", driver="until_stopped"), job.start("algo-2")
+        head.wait_for("event=first_step")
+        worker.signal(signal.SIGTERM)
+        assert job.ends() == {"algo-1": 143, "algo-2": 143}, head.log + worker.log
+        assert job.ray_pids() == []
+    assert head.failure == worker.failure == "stopped by SIGTERM"
+    assert head.log.count("event=host_stopping host=algo-2") == 1
+
+
 def test_a_driver_that_ignores_a_stop_is_ended(tmp_path: Path) -> None:
     with Job(tmp_path, layout={"ml.g5.xlarge": ["algo-1"]}) as job:
         head = job.start("algo-1", driver="for_ever", constants={"head.STOP_SECONDS": 0.3})
@@ -167,7 +178,7 @@ def test_a_driver_that_ignores_a_stop_is_ended(tmp_path: Path) -> None:
 
 def test_a_worker_that_is_stopped_while_it_looks_for_the_head_ends_at_once(tmp_path: Path) -> None:
     with Job(tmp_path) as job:
-        worker = job.start("algo-2", constants={"worker.STILL_WAITING_SECONDS": 0.0})
+        worker = job.start("algo-2", constants={"reach.STILL_WAITING_SECONDS": 0.0})
         worker.wait_for("event=joining_head")
         worker.signal(signal.SIGTERM)
         assert worker.end() == 143

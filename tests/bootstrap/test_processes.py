@@ -127,15 +127,15 @@ assert mine.wait() == -15
 
 def test_rays_processes_are_all_but_the_drivers() -> None:
     run("""
-from container.bootstrap.ray_node import RayNode, _ray_processes
+from container.bootstrap.ray_node import RayNode
 adopt_orphans()
-command = [sys.executable, "-S", "-c", PARENT % "600" + "import time; time.sleep(600)", "training.main"]
+command = [sys.executable, "-S", "-c", PARENT % "600" + "import time; time.sleep(600)"]
 driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 child = int(driver.stdout.readline())
 daemon, _ = spawn(SLEEP)
 assert {process.pid for process in descendants()} == {driver.pid, child, daemon.pid}
-assert {process.pid for process in _ray_processes()} == {daemon.pid}
-asyncio.run(RayNode(None).stop())
+node = RayNode(None, spared=lambda: {driver.pid})
+asyncio.run(node.stop())
 assert {process.pid for process in descendants()} == {driver.pid, child}
 driver.kill()
 driver.wait()
@@ -149,6 +149,8 @@ from container.bootstrap.ray_node import RayNode
 class Settings:
     address = "127.0.0.1"
     environment = os.environ
+    process_options = {}
+    is_head = False
     def command(self):
         return [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 async def main():
@@ -172,6 +174,8 @@ from container.bootstrap.ray_node import RayNode
 class Settings:
     address = "127.0.0.1"
     environment = os.environ
+    process_options = {}
+    is_head = False
     def command(self):
         return [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 async def main():

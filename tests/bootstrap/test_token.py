@@ -26,9 +26,9 @@ def token_file(directory: Path, content: str | bytes = TOKEN, mode: int = 0o600)
     return path
 
 
-def load(source: Path | None, runtime_dir: Path, *, is_single_host: bool = False) -> Token:
+def load(source: Path | None, runtime_dir: Path, *, makes_own: bool = False) -> Token:
     environ = {} if source is None else {TOKEN_FILE_VARIABLE: str(source)}
-    return load_token(environ, runtime_dir=runtime_dir, is_single_host=is_single_host)
+    return load_token(environ, runtime_dir=runtime_dir, makes_own=makes_own)
 
 
 def refusal(source: Path | None, runtime_dir: Path) -> str:
@@ -47,7 +47,7 @@ def test_the_token_is_copied_for_this_host_alone(tmp_path: Path) -> None:
 
 
 def test_a_single_host_makes_its_own(tmp_path: Path) -> None:
-    first, second = (load(None, tmp_path, is_single_host=True).value for _ in range(2))
+    first, second = (load(None, tmp_path, makes_own=True).value for _ in range(2))
     assert len(first) == len(second) == 64
     assert first != second
     assert stat.S_IMODE((tmp_path / "ray_token").stat().st_mode) == 0o600
@@ -88,13 +88,13 @@ def test_the_token_of_a_job_is_derived_from_the_secret_and_its_name() -> None:
 
 def test_a_single_host_does_not_ask_for_the_secret(tmp_path: Path) -> None:
     environ = {SECRET_VARIABLE: "arn:aws:secretsmanager:nowhere:1:secret:x"}
-    assert len(load_token(environ, runtime_dir=tmp_path, is_single_host=True).value) == 64
+    assert len(load_token(environ, runtime_dir=tmp_path, makes_own=True).value) == 64
 
 
 @pytest.mark.parametrize("arn", ["secret", "arn:aws:s3:::bucket", "arn:aws:secretsmanager:eu-west-1:1:secret"])
 def test_what_is_no_secret_is_refused(tmp_path: Path, arn: str) -> None:
     with pytest.raises(HostError) as caught:
-        load_token({SECRET_VARIABLE: arn, JOB_NAME_VARIABLE: "x"}, runtime_dir=tmp_path, is_single_host=False)
+        load_token({SECRET_VARIABLE: arn, JOB_NAME_VARIABLE: "x"}, runtime_dir=tmp_path, makes_own=False)
     assert caught.value.reason == f"COUNTERPOISE_CLUSTER_SECRET_ARN: {arn!r} is not the ARN of a secret"
 
 

@@ -27,7 +27,7 @@ def secret_arn(clients: Clients, embedded_aws: EmbeddedAws, monkeypatch: pytest.
 def token_of(arn: str, job: str, directory: Path) -> str:
     directory.mkdir(exist_ok=True)
     environ = {SECRET_VARIABLE: arn, JOB_NAME_VARIABLE: job}
-    return load_token(environ, runtime_dir=directory, is_single_host=False).value
+    return load_token(environ, runtime_dir=directory, makes_own=False).value
 
 
 def test_all_hosts_of_a_job_derive_one_token_and_another_job_another(secret_arn: str, tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ class Job:
     reason: str | None = None
     seconds: float = 0
     billable_seconds: int = 60
+    training_seconds: int = 60
+    num_interruptions: int = 0
     metrics: dict[str, float] = field(default_factory=lambda: {"images_per_second": 100.0})
     is_answer_lost: bool = False
     """The job is created, and the call that did it fails."""
@@ -126,6 +128,11 @@ class FakeAws:
             "TrainingJobStatus": job.status,
             "SecondaryStatus": job.secondary or job.status,
             "BillableTimeInSeconds": job.billable_seconds,
+            "TrainingTimeInSeconds": job.training_seconds,
+            "SecondaryStatusTransitions": [
+                {"Status": status}
+                for status in ["Training", *["Interrupted", "Starting", "Training"] * job.num_interruptions, job.status]
+            ],
             **({"FailureReason": job.reason} if job.reason else {}),
             **({"FinalMetricDataList": metrics} if metrics else {}),
         }

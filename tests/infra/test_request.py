@@ -25,6 +25,7 @@ NVME_GROUPS = [{"name": "gpu", "instance_type": "ml.g5.xlarge", "instance_count"
 NETWORK = {"subnet_ids": ("subnet-0a1b2c3d",), "security_group_ids": ("sg-0a1b2c3d",)}
 SECRET_ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret:x-AbCdEf"
 SECRET_ENVIRONMENT = {"COUNTERPOISE_CLUSTER_SECRET_ARN": SECRET_ARN}
+ISOLATED_ENVIRONMENT = {"COUNTERPOISE_ISOLATED": "1"}
 FLAGS = ("spot", "checkpoints", "vpc", "kms", "isolation", "encryption", "nvme")
 COMBINATIONS = [
     dict(zip(FLAGS, values, strict=True))
@@ -102,7 +103,7 @@ def test_every_combination_of_flags_gives_a_valid_request(flags: dict[str, bool]
         "kms_key_arn": KEY_ARN if flags["kms"] else None,
         "is_isolated": flags["isolation"],
         "is_traffic_encrypted": flags["encryption"],
-        "environment": {} if flags["isolation"] else SECRET_ENVIRONMENT,
+        "environment": ISOLATED_ENVIRONMENT if flags["isolation"] else SECRET_ENVIRONMENT,
         **(NETWORK if flags["vpc"] else {}),
     }
     value = {

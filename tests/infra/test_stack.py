@@ -132,6 +132,7 @@ REQUESTS = {
     "everything": (
         [
             '"EnableNetworkIsolation":true',
+            '"Environment":{"COUNTERPOISE_ISOLATED":"1"}',
             '"EnableInterContainerTrafficEncryption":true',
             '"Subnets":["${NetworkVpcTrainingSubnet1Subnet}","${NetworkVpcTrainingSubnet2Subnet}"]',
             '"SecurityGroupIds":["${NetworkHosts.GroupId}"]',

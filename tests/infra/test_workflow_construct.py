@@ -53,7 +53,7 @@ def test_the_definition_holds_this_stacks_values(everything: "Synthesis") -> Non
         '"EnableInterContainerTrafficEncryption": true',
         '"KmsKeyId": "${DataKey.Arn}"',
         '"VpcConfig": {"Subnets": ["${',
-        '"Environment": {}',
+        '"Environment": {"COUNTERPOISE_ISOLATED": "1"}',
         '"team": "vision"',
     ):
         assert words in request, words

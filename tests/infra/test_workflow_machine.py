@@ -49,6 +49,17 @@ def test_ok() -> None:
     assert "note" not in arm
 
 
+@pytest.mark.parametrize(("num_interruptions", "billed", "saved"), [(0, 300, 0.7), (2, 400, 0.6)])
+def test_a_spot_run_tells_what_it_saved_and_how_often_it_was_interrupted(
+    num_interruptions: int, billed: int, saved: float
+) -> None:
+    job = Job(training_seconds=1000, billable_seconds=billed, num_interruptions=num_interruptions)
+    ended, _ = execute({"spot": True, "max_wait_seconds": 7200}, job)
+    arm = ended.output["arms"]["train"]
+    assert arm["spot"] == {"interruptions": num_interruptions, "savings_share": pytest.approx(saved)}
+    assert "spot" not in execute({}, job)[0].output["arms"]["train"]
+
+
 def test_the_report_in_s3_is_the_output() -> None:
     ended, aws = execute({})
     assert aws.reports == {f"reports/{STEM}.json": ended.output}
@@ -283,39 +294,8 @@ def test_data_that_hosts_read_themselves_needs_no_channel_but_the_network() -> N
     )
 
 
-@pytest.mark.parametrize(
-    ("run", "num_hosts"),
-    [
-        ({}, 2),
-        ({"instance_groups": [{"name": "gpu", "instance_type": "ml.g5.xlarge", "instance_count": 3}]}, 3),
-        (
-            {
-                "instance_groups": [{"name": "gpu", "instance_type": "ml.g5.xlarge"}],
-                "fallback_instance_groups": [
-                    [{"name": "gpu", "instance_type": "ml.g5.2xlarge"}],
-                    [{"name": "gpu", "instance_type": "ml.g6.xlarge", "instance_count": 4}],
-                ],
-            },
-            4,
-        ),
-    ],
-)
-def test_isolated_hosts_that_need_an_aws_api_are_refused_before_a_job_is_billed(
-    run: dict[str, Any], num_hosts: int
-) -> None:
-    ended, aws = execute(run, changes={"is_isolated": True})
-    assert (ended.error, aws.calls) == ("InvalidInput", [])
-    assert ended.cause == (
-        f"instance_groups: {num_hosts} hosts cannot fetch their common token under network isolation; allowed: 1 host;"
-        " take one, or deploy with counterpoise:network_isolation=false"
-    )
-    assert execute(run)[0].status == "SUCCEEDED"
-
-
-def test_one_isolated_host_runs() -> None:
-    ended, _ = execute(
-        {"instance_groups": [{"name": "gpu", "instance_type": "ml.g5.xlarge"}]}, changes={"is_isolated": True}
-    )
+def test_isolated_hosts_run_without_the_secret() -> None:
+    ended, _ = execute({}, changes={"is_isolated": True})
     assert ended.status == "SUCCEEDED"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -122,3 +123,19 @@ def test_contract_loads_only_pydantic(tmp_path: Path) -> None:
 
 def test_training_package_is_empty() -> None:
     assert (ROOT / "training" / "__init__.py").read_bytes() == b""
+
+
+def test_nothing_that_a_job_reads_is_unpickled() -> None:
+    """Ray pickles what it sends between processes of one job; files and what strangers send are another matter."""
+    unpickling = re.compile(
+        r"\btorch\.load\(|\byaml\.load\(|allow_pickle=True"
+        r"|\b(pickle|cloudpickle|joblib|marshal|shelve)\.\w|\b(import|from) (pickle|joblib|marshal|shelve)\b"
+    )
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for part in ("container", "training", "infra")
+        for path in (ROOT / part).rglob("*.py")
+        for line in path.read_text().splitlines()
+        if unpickling.search(line)
+    ]
+    assert found == []

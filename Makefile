@@ -86,11 +86,19 @@ destroy: setup ## Delete the stack; docs/teardown.md says what stays
 
 .PHONY: test
 test: lint ## Lint, then every test suite (PYTEST_ARGS="-k name" narrows it)
-	$(BIN)/python -m pytest -m "not bench" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not bench and not soak and not thorough" $(PYTEST_ARGS)
 
 .PHONY: test-quick
 test-quick: setup ## Only the tests that start no cluster
-	$(BIN)/python -m pytest -m "not bench and not cluster and not e2e" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not bench and not soak and not thorough and not cluster and not e2e" $(PYTEST_ARGS)
+
+.PHONY: faults
+faults: setup ## Let every fault of docs/reliability.md happen; runs/faults/latest.json has what each took
+	$(BIN)/python -m pytest tests/faults -m "not soak" $(PYTEST_ARGS)
+
+.PHONY: soak
+soak: setup ## Half an hour of hosts that are killed and come back
+	$(BIN)/python -m pytest tests/faults -m soak -s $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: setup ## Style, format, types, import rules, and whether the generated documents are current

@@ -14,12 +14,14 @@ from pydantic import BaseModel  # noqa: E402
 
 from infra.settings import CONTEXT_PREFIX, DeploySettings  # noqa: E402
 from tests.benchmarks import results_file  # noqa: E402
+from tests.faults.catalogue import FAULTS  # noqa: E402
 from training.contract import Channel, InstanceGroup, RunConfig, TrainingConfig  # noqa: E402
 from training.contract.errors import allowed, field_schemas  # noqa: E402
 
 SETTINGS_PAGE = "docs/settings.md"
 SCHEMA_FILE = "docs/run-config.schema.json"
 README = "README.md"
+RELIABILITY_PAGE = "docs/reliability.md"
 BENCHMARKS = "docs/benchmarks"
 
 _SECTIONS: tuple[tuple[type[BaseModel], str, str], ...] = (
@@ -64,9 +66,17 @@ def schema_text() -> str:
     return json.dumps(RunConfig.json_schema(), indent=2) + "\n"
 
 
-def readme_text(current: str, benchmarks: Path) -> str:
-    """A README's text with the blocks between its markers rewritten; what has no markers stays."""
-    blocks = {"settings": settings_table(TrainingConfig), "benchmarks": results_file.to_markdown(benchmarks)}
+def faults_table() -> str:
+    """A Markdown table with one row for each fault that is tested."""
+    rows = [("", "Fault", "What happens", "What it costs", "What you see", "Held to"), ("---",) * 6]
+    for name, case in FAULTS.items():
+        held = f"{case.bound}: {case.bound_seconds:g} s"
+        rows.append((name, case.title, case.happens, case.costs, case.seen, held))
+    return "".join(f"| {' | '.join(_cell(text) for text in row)} |\n" for row in rows)
+
+
+def with_blocks(current: str, blocks: Mapping[str, str]) -> str:
+    """A document's text with the blocks between its markers rewritten; what has no markers stays."""
     for name, text in blocks.items():
         start, end = f"<!-- {name}:start -->\n", f"<!-- {name}:end -->"
         before, has_block, rest = current.partition(start)
@@ -78,9 +88,17 @@ def readme_text(current: str, benchmarks: Path) -> str:
 def generated(root: Path) -> dict[Path, str]:
     """The path and the due text of each derived file."""
     texts = {root / SETTINGS_PAGE: settings_page(), root / SCHEMA_FILE: schema_text()}
-    readme = root / README
-    if readme.exists():
-        texts[readme] = readme_text(readme.read_text(encoding="utf-8"), root / BENCHMARKS)
+    tables = {
+        README: {
+            "settings": settings_table(TrainingConfig),
+            "benchmarks": results_file.to_markdown(root / BENCHMARKS),
+        },
+        RELIABILITY_PAGE: {"faults": faults_table()},
+    }
+    for name, blocks in tables.items():
+        page = root / name
+        if page.exists():
+            texts[page] = with_blocks(page.read_text(encoding="utf-8"), blocks)
     return texts
 
 

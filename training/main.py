@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -18,6 +19,8 @@ EXIT_TRAINING_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_STOPPED = 143
 READY_POLL_SECONDS = 0.1
+_PROCESS_GONE = ("ActorDiedError", "RayActorError", "WorkerCrashedError", "OutOfMemoryError")
+"""Ray's errors, by name, for a process that ended without an exception of its own."""
 READY_MARGIN_SECONDS = 120.0
 """Process 1 has its own deadline for the cluster; this one only ends a driver whose process 1 is gone."""
 
@@ -66,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         if isinstance(cause, ContractError):
             files.failure_file.write_text(" | ".join(cause.problems))
             return EXIT_BAD_INPUT
-        text = f"{type(cause).__name__}: {cause}"
+        text = _told(cause)
         files.failure_file.write_text(f"{text}\n\n{traceback.format_exc()}")
         print(f"{text}\n{traceback.format_exc()}", file=sys.stderr, flush=True)
         return EXIT_TRAINING_FAILED
@@ -84,6 +87,19 @@ def root_cause(error: BaseException) -> BaseException:
         if isinstance(inner, BaseException):
             return root_cause(inner)
     return error
+
+
+def _told(cause: BaseException) -> str:
+    """The cause in the words of a failure's first line; what Ray says of a process that vanished comes behind ours."""
+    name, told = type(cause).__name__, str(cause)
+    if name not in _PROCESS_GONE:
+        return f"{name}: {told}"
+    address = re.search(r"\b(\d+\.){3}\d+\b", told)
+    where = f" on the host {address[0]}" if address else ""
+    return (
+        f"out of memory? A training worker{where} was killed, and the kernel does this when memory runs out; take "
+        f"hosts with more memory, or a smaller batch_size ({name}: {' '.join(told.split())})"
+    )
 
 
 def _is_echo(error: BaseException) -> bool:

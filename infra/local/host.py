@@ -47,6 +47,11 @@ class Host:
         self._log = -1
 
     @property
+    def process_one(self) -> int | None:
+        """The host's process 1, by the pid that this process sees; None while there is none."""
+        return self._process_one
+
+    @property
     def open_streams(self) -> Collection[int]:
         """Descriptors of a started host that still have to be read; none are left when it is gone."""
         return self._splitters.keys()

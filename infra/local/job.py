@@ -8,13 +8,14 @@ import selectors
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import FrameType
 
 from infra.local.console import Event, JobConsole, parse_event
+from infra.local.faults import Fault, inflict
 from infra.local.files import HostIdentity, hosts_of, name_table
 from infra.local.host import Host
 from infra.local.limits import HostUsage
@@ -26,6 +27,8 @@ from infra.local.sandbox import Sandbox
 __all__ = ["STOP_GRACE_SECONDS", "JobOutcome", "JobRun", "LocalJob", "run_job"]
 
 STOP_GRACE_SECONDS = 120.0  # what SageMaker leaves between SIGTERM and SIGKILL
+FAULT_EVENT = "fault"
+"""In the events of an outcome, by the runner itself: something befell a host on purpose."""
 _SAMPLE_SECONDS = 0.5
 
 
@@ -64,6 +67,8 @@ class JobRun:
         self._running: set[Host] = set()
         self._ended: list[Host] = []  # in the order of their ends
         self._events: list[Event] = []
+        self._num_seen: Counter[str] = Counter()
+        self._token = secrets.token_hex(32)
         self._stop_reason: str | None = None
         self._stop_requests: deque[tuple[float, str]] = deque()
         self._selector = selectors.DefaultSelector()
@@ -81,10 +86,10 @@ class JobRun:
     def run(self) -> JobOutcome:
         """Runs the job to its end, once. Raises OSError where the machine refuses what a host needs."""
         started_at = datetime.now(UTC)
-        token = secrets.token_hex(32)
         try:
             for identity in hosts_of(self._job.config):
-                self._add_host(identity, token)
+                write_host_directory(self._job, identity)
+                self._add_host(identity)
             self._launched_at = time.monotonic()
             self._write_name_tables()
             self._schedule()
@@ -97,13 +102,14 @@ class JobRun:
             self._job, self._ended, self._events, self._stop_reason, started_at, seconds, self._sandbox.limits
         )
 
-    def _add_host(self, identity: HostIdentity, token: str) -> None:
-        write_host_directory(self._job, identity)
+    def _add_host(self, identity: HostIdentity) -> Host:
         shares = self._job.shares_of(identity)
         limits = self._sandbox.limits.add_host(identity.name, tuple(shares.values()))
-        spec = host_spec(self._job, identity, limits, token)
-        self._hosts.append(Host(identity, spec, limits, self._job.log_file(identity.name)))
-        self._waiting.add(self._hosts[-1])
+        spec = host_spec(self._job, identity, limits, self._token)
+        host = Host(identity, spec, limits, self._job.log_file(identity.name))
+        self._hosts.append(host)
+        self._waiting.add(host)
+        return host
 
     def _schedule(self) -> None:
         for host in self._hosts:
@@ -152,10 +158,28 @@ class JobRun:
             return
         self._events.append(replace(event, usage=self._usage()))
         self._console.event(event)
+        self._num_seen[event.name] += 1
+        for fault in self._job.faults:
+            if (fault.at, fault.count) == (event.name, self._num_seen[event.name]):
+                self._after(fault.delay_seconds, functools.partial(self._befall, fault))
         for other in self._waiting | self._running:
             shares = self._job.shares_of(other.identity)
             if event.name in shares:
                 other.limits.set_cpu_share(shares[event.name])
+
+    def _befall(self, fault: Fault) -> None:
+        """Lets a fault happen, where its host is in a state for it."""
+        running = {host.identity.name: host for host in self._running}.get(fault.host)
+        ended = {host.identity.name: host for host in self._ended}.get(fault.host)
+        if fault.action == "restart" and ended and not running and self._stop_reason is None:
+            self._start(self._add_host(ended.identity))
+        elif running is None or running.process_one is None:
+            return
+        elif fault.action in ("unplug", "plug_in"):
+            self._bridge.set_link(fault.host, is_up=fault.action == "plug_in")
+        else:
+            inflict(fault.action, running.process_one)
+        self._events.append(Event(fault.host, FAULT_EVENT, {"action": fault.action}, self._seconds()))
 
     def _usage(self) -> dict[str, HostUsage]:
         """What each running host has used by now; a few small files, read for every event."""
@@ -163,6 +187,7 @@ class JobRun:
         return {
             host.identity.name: HostUsage(
                 cpu_seconds=host.limits.cpu_seconds(),
+                memory_bytes=host.limits.memory_bytes(),
                 bytes_sent=traffic[host.identity.name].sent,
                 bytes_received=traffic[host.identity.name].received,
             )

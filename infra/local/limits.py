@@ -13,6 +13,8 @@ class HostUsage:
 
     cpu_seconds: float | None
     """None where it is not accounted."""
+    memory_bytes: int | None
+    """What it held then, anonymous and shared; None where it is not accounted."""
     bytes_sent: int
     bytes_received: int
 

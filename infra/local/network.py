@@ -99,6 +99,12 @@ class Bridge:
         _batch("ip", f"link set {cable} up")
         self._cables[cable] = host
 
+    def set_link(self, host: str, *, is_up: bool) -> None:
+        """Connects or cuts the cable of a host; its addresses and connections stay, and nothing comes through."""
+        for cable, name in self._cables.items():
+            if name == host:
+                _batch("ip", f"link set {cable} {'up' if is_up else 'down'}")
+
     def traffic(self) -> Mapping[str, Traffic]:
         """What each plugged-in host has received and sent by now; a host that is gone is missing."""
         with open_counters() as file:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from infra.local.faults import Fault
 from infra.local.files import HostIdentity, write_ml
 from infra.local.host import PROJECT_ROOT, SEARCH_PATH, reachable_directories
 from infra.local.host_init import TOKEN_FILE, Bind, HostSpec
@@ -16,6 +17,7 @@ from training.contract import RunConfig
 
 START = "start"
 """In `LocalJob.cpu_share_at`, the start of a host."""
+NOBODY = 65_534
 _PASSED_ON = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE")
 
 
@@ -44,6 +46,8 @@ class LocalJob:
     """By host: how long after the launch of the job it starts."""
     name_delay_seconds: Mapping[str, float] = field(default_factory=dict)
     """By host: how long after the launch the other hosts cannot resolve its name."""
+    faults: Sequence[Fault] = ()
+    """What befalls the hosts on purpose."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the few variables that a host has."""
     max_runtime_seconds: float = 3600.0
@@ -117,6 +121,13 @@ def _environment(job: LocalJob) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": str(PROJECT_ROOT),
         "COUNTERPOISE_TOKEN_FILE": TOKEN_FILE,
+        **_user(),
         **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
         **job.environment,
     }
+
+
+def _user() -> dict[str, str]:
+    """An ordinary user for the training, as in the image; none where the kernel gave this sandbox no second user."""
+    numbers = [int(number) for number in Path("/proc/self/uid_map").read_text().split()]
+    return {"COUNTERPOISE_USER": str(NOBODY)} if sum(numbers[2::3]) > NOBODY else {}

@@ -9,11 +9,11 @@ import functools
 import importlib
 import itertools
 import os
-import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from tests.benchmarks.accelerator import Accelerator
+from tests.cluster.own_driver import replace, run
 
 MODULE = "tests.benchmarks.cluster_job"
 TURNS = {"cpu_hosts": ("cpu",), "gpu_hosts": ("gpu",), "all_hosts": None}
@@ -24,16 +24,11 @@ def train(settings: dict[str, Any]) -> Any:
     """The product's loop, in a training worker, with the virtual accelerator."""
     loop, balance, step = (importlib.import_module(f"training.{name}") for name in ("loop", "balance", "step"))
     accelerator = Accelerator.of(os.environ)
-    _replace(step.Learner, "_add_gradients", simulated_gradients(accelerator))
-    _replace(balance, "compute_gradients", lambda *_: accelerator.step())
-    _replace(loop, "measure_balance", functools.partial(balance.measure_balance, turns=TURNS))
-    _replace(loop, "_report", reporting(loop._report, accelerator))
+    replace(step.Learner, "_add_gradients", simulated_gradients(accelerator))
+    replace(balance, "compute_gradients", lambda *_: accelerator.step())
+    replace(loop, "measure_balance", functools.partial(balance.measure_balance, turns=TURNS))
+    replace(loop, "_report", reporting(loop._report, accelerator))
     return loop.train(settings)
-
-
-def _replace(owner: Any, name: str, value: Any) -> None:
-    assert callable(getattr(owner, name)), f"{owner} has no {name} any more"
-    setattr(owner, name, value)
 
 
 def simulated_gradients(accelerator: Accelerator) -> Callable[..., Any]:
@@ -57,27 +52,6 @@ def reporting(report: Callable[..., None], accelerator: Accelerator) -> Callable
             rank.events.emit("half_way")
 
     return report_step
-
-
-def main(module: str) -> int:
-    """As process 1 the bootstrap with `module` as its driver; as the driver training.main with `train` from there."""
-    if sys.argv[1:] == ["train"]:
-        from container.bootstrap import __main__ as bootstrap
-        from container.bootstrap.driver import Driver
-
-        command = Driver.command
-        Driver.command = lambda self: [module if part == "training.main" else part for part in command(self)]  # type: ignore[method-assign]
-        return bootstrap.main()
-    trainer: Any = importlib.import_module("training.trainer")
-    trainer.train = importlib.import_module(module).train  # by its real name, so that the training worker finds it
-    return int(importlib.import_module("training.main").main(sys.argv[1:]))
-
-
-def run(module: str) -> NoReturn:
-    """`main` as a program: what is on the way is printed, and Ray's exit handlers are left out."""
-    code = main(module)
-    sys.stdout.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":

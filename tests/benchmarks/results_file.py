@@ -58,6 +58,10 @@ BARS: Mapping[str, Bar] = {
     "wire_ratio_uint8_vs_article": Bar("bytes on the wire over the article's, uint8", 0.26, is_upper=True),
     "first_step_vs_article": Bar("speed from launch to first step over the article's program, two hosts", 3.0),
     "scale_2_to_16": Bar("images/s of 16 hosts over 2, same total of CPU", 0.95),
+    "checkpoint_overhead": Bar(
+        "time of checkpoints at the default interval over that of the steps", 0.02, is_upper=True
+    ),
+    "checkpoint_stall_steps": Bar("what a checkpoint costs the loop, in steps", 1.0, is_upper=True),
     "form_32_hosts_seconds": Bar("seconds until 32 hosts form a cluster", 60.0, is_upper=True),
 }
 """The headline figures in the order of the table."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.local.console import Event, JobConsole
+from infra.local.faults import Fault
 from infra.local.job import JobRun, LocalJob, run_job
 from infra.local.sandbox import enter_sandbox
 from training.contract import RunConfig
@@ -43,6 +44,7 @@ def _job(order: dict[str, Any], number: int) -> LocalJob:
         channels=channels,
         checkpoints=order["checkpoints"] and Path(order["checkpoints"]),
         command=command,
+        faults=[Fault(**fault) for fault in order["faults"]],
         **order["options"],
     )
 
@@ -70,6 +72,7 @@ def arguments(
     groups: list[list[Any]] | None = None,
     channels: dict[str, str] | None = None,
     checkpoints: str | None = None,
+    faults: list[dict[str, Any]] | None = None,
     num_jobs: int = 1,
     training: dict[str, Any] | None = None,
     stop_at: tuple[str, int, float] | None = None,
@@ -88,6 +91,7 @@ def arguments(
         "groups": groups or GPU_AND_CPU,
         "channels": channels or {},
         "checkpoints": checkpoints,
+        "faults": faults or [],
         "num_jobs": num_jobs,
         "training": training or {},
         "stop_at": stop_at,

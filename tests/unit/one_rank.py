@@ -1,19 +1,28 @@
 """This process as the only training worker, without a cluster: a rank, a batch and a small model for tests."""
 
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 
+from training import checkpoints
+from training.checkpointer import Checkpointer
 from training.checkpoints import Checkpoint
 from training.contract import TrainingConfig
 from training.data.batch import Batch, Part
 from training.data.transforms import Normalize
 from training.events import Events
+from training.loop import _run_steps
 from training.metrics import StepMeter
 from training.models import ModelDescription
+from training.numerics import build_for_training
 from training.rank import Rank, TrainJob
+from training.step import Learner
 
 ROWS, SIZE, CLASSES = 6, 16, 3
 DESCRIPTION = ModelDescription(
@@ -25,6 +34,8 @@ DESCRIPTION = ModelDescription(
     std=(0.5, 0.5, 0.5),
     class_names=("a", "b", "c"),
 )
+
+WITH_DROPOUT = replace(DESCRIPTION, arguments={**DESCRIPTION.arguments, "proj_drop_rate": 0.3})
 
 
 def make_rank(
@@ -79,3 +90,32 @@ def make_batch(valid: list[bool] | None = None, rows: int = ROWS, ended_at: floa
         parts=(Part("algo-1", rows, 0.1, ended_at),),
         problems={row: f"{row}.jpg: broken" for row in np.flatnonzero(~good).tolist()},
     )
+
+
+def wait_for_the_writer() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "checkpoint":
+            thread.join(60)
+
+
+def batches_of(rank: Rank, *, is_in_a_hurry: bool = False) -> Iterator[Batch]:
+    """Batches whose pixels depend on their place in the plan; they wait for checkpoints that are being written."""
+    for start, stop in rank.training_spans():
+        if not is_in_a_hurry:
+            wait_for_the_writer()
+        batch = make_batch()
+        generator = torch.Generator().manual_seed(start)
+        images = torch.randint(0, 256, batch.images.shape, generator=generator, dtype=torch.uint8)
+        yield replace(batch, images=images, span=(start, stop))
+
+
+def train(rank: Rank, batches: Iterable[Batch] | None = None) -> tuple[Learner, bool]:
+    torch.manual_seed(0)
+    model = build_for_training(WITH_DROPOUT, rank.job.config)
+    learner = Learner(model, rank.numerics, num_classes=CLASSES)
+    if rank.resumed is not None:
+        learner.load_state(rank.resumed.tensors)
+        checkpoints.set_random_state(rank.device, rank.resumed.tensors, rank.index)
+    with contextlib.closing(Checkpointer(rank, learner)) as checkpointer:
+        stopped = _run_steps(rank, learner, batches_of(rank) if batches is None else batches, checkpointer)
+    return learner, stopped

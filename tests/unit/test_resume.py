@@ -1,62 +1,38 @@
 """A training that goes on: as if nothing had happened, and only where it is the same training."""
 
-import contextlib
 import json
+import subprocess
+import sys
 import threading
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
 
-from tests.unit.one_rank import CLASSES, DESCRIPTION, ROWS, make_batch, make_rank
+from tests.unit.one_rank import (
+    CLASSES,
+    DESCRIPTION,
+    ROWS,
+    SIZE,
+    WITH_DROPOUT,
+    batches_of,
+    make_rank,
+    train,
+    wait_for_the_writer,
+)
 from training import checkpoints
-from training.checkpointer import Checkpointer
 from training.checkpoints import Checkpoint, find
 from training.contract import ContractError, TrainingConfig
 from training.data.batch import Batch
 from training.events import Events
-from training.loop import _run_steps
-from training.numerics import build_for_training
 from training.preflight import Plan
 from training.rank import Rank
 from training.resume import find_resume
-from training.step import Learner
 from training.trainer import check_steps_left
 
 STEPS = 12
-WITH_DROPOUT = replace(DESCRIPTION, arguments={**DESCRIPTION.arguments, "proj_drop_rate": 0.3})
-
-
-def wait_for_the_writer() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "checkpoint":
-            thread.join(60)
-
-
-def batches_of(rank: Rank, *, is_in_a_hurry: bool = False) -> Iterator[Batch]:
-    """Batches whose pixels depend on their place in the plan; they wait for checkpoints that are being written."""
-    for start, stop in rank.training_spans():
-        if not is_in_a_hurry:
-            wait_for_the_writer()
-        batch = make_batch()
-        generator = torch.Generator().manual_seed(start)
-        images = torch.randint(0, 256, batch.images.shape, generator=generator, dtype=torch.uint8)
-        yield replace(batch, images=images, span=(start, stop))
-
-
-def train(rank: Rank, batches: Iterable[Batch] | None = None) -> tuple[Learner, bool]:
-    torch.manual_seed(0)
-    model = build_for_training(WITH_DROPOUT, rank.job.config)
-    learner = Learner(model, rank.numerics, num_classes=CLASSES)
-    if rank.resumed is not None:
-        learner.load_state(rank.resumed.tensors)
-        checkpoints.set_random_state(rank.device, rank.resumed.tensors, rank.index)
-    with contextlib.closing(Checkpointer(rank, learner)) as checkpointer:
-        stopped = _run_steps(rank, learner, batches_of(rank) if batches is None else batches, checkpointer)
-    return learner, stopped
 
 
 def rank_in(folder: Path, name: str, resumed: Checkpoint | None = None, **settings: Any) -> Rank:
@@ -236,3 +212,25 @@ def test_more_ranks_and_another_batch_go_on_at_the_same_row(tmp_path: Path) -> N
     assert {rank.num_steps for rank in ranks} == {10}, "58 of 100 rows are left, 20 in a step"
     places = sorted(place for rank in ranks for span in rank.training_spans() for place in range(*span))
     assert places == list(range(42, 102))
+
+
+LOAD_WITH_PLAIN_TIMM = """
+import json, sys
+import safetensors.torch, timm
+name, arguments, file = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+tensors = safetensors.torch.load_file(file)
+weights = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
+timm.create_model(name, **arguments).load_state_dict(weights)
+assert "training" not in sys.modules
+"""
+
+
+def test_a_fresh_process_loads_a_checkpoint_with_plain_timm(tmp_path: Path) -> None:
+    rank = rank_in(tmp_path, "run", checkpoint_every_steps=5)
+    train(rank)
+    assert rank.job.checkpoint_dir is not None
+    newest = checkpoints.files(rank.job.checkpoint_dir)[-1]
+    arguments = {**WITH_DROPOUT.arguments, "num_classes": CLASSES, "img_size": SIZE}
+    command = [sys.executable, "-c", LOAD_WITH_PLAIN_TIMM, WITH_DROPOUT.name, json.dumps(arguments), str(newest)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr

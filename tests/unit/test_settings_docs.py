@@ -60,15 +60,18 @@ def test_check_names_what_is_stale_and_writing_makes_it_fresh(
     assert "stale text" not in text
 
 
-def test_a_readme_without_markers_is_left_alone(tmp_path: Path) -> None:
-    assert generate.readme_text("# Title\n", tmp_path) == "# Title\n"
+def test_a_document_without_markers_is_left_alone() -> None:
+    assert generate.with_blocks("# Title\n", {"settings": "a table"}) == "# Title\n"
 
 
 def test_a_readme_quotes_the_kept_figures_between_its_markers(tmp_path: Path) -> None:
-    (tmp_path / "latest.json").write_text('{"wire_ratio": 0.987}')
-    (tmp_path / "conditions.json").write_text('{"wire_ratio": {"date": "2026-01-02", "commit": "abc"}}')
+    figures = tmp_path / "docs" / "benchmarks"
+    figures.mkdir(parents=True)
+    (figures / "latest.json").write_text('{"wire_ratio": 0.987}')
+    (figures / "conditions.json").write_text('{"wire_ratio": {"date": "2026-01-02", "commit": "abc"}}')
     text = "above\n<!-- benchmarks:start -->\nold\n<!-- benchmarks:end -->\nbelow\n"
-    lines = generate.readme_text(text, tmp_path).splitlines()
+    (tmp_path / "README.md").write_text(text)
+    lines = generate.generated(tmp_path)[tmp_path / "README.md"].splitlines()
     assert [lines[0], lines[-1]] == ["above", "below"]
     assert "old" not in lines
     assert any("0.987" in line and "2026-01-02" in line for line in lines)

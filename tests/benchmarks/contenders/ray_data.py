@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tests.benchmarks import cluster_job
+from tests.cluster import own_driver
 
 if TYPE_CHECKING:
     from training.data.batch import Batch
@@ -79,4 +80,4 @@ def train(settings: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    cluster_job.run(MODULE)
+    own_driver.run(MODULE)

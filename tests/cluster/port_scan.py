@@ -3,13 +3,15 @@
 `python -m tests.cluster.port_scan <file> <host> ...` writes what each open port answered, as JSON, to the file.
 """
 
+import contextlib
+import errno
 import http.client
 import json
 import selectors
 import socket
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,27 +35,28 @@ REQUESTS = (
 )
 
 
-def open_ports(address: str) -> Iterable[int]:
-    """The TCP ports that take a connection."""
+def open_ports(address: str) -> Iterator[int]:
+    """The TCP ports that take a connection; none of a host that is silent, where others refuse at once."""
     for first in range(1, 65_536, AT_ONCE):
-        with selectors.DefaultSelector() as selector:
+        with contextlib.ExitStack() as stack:
+            selector = stack.enter_context(selectors.DefaultSelector())
             for port in range(first, min(first + AT_ONCE, 65_536)):
-                probe = socket.socket()
+                probe = stack.enter_context(socket.socket())
                 probe.setblocking(False)
                 probe.connect_ex((address, port))
-                selector.register(probe, selectors.EVENT_WRITE, port)
+                selector.register(probe, selectors.EVENT_WRITE, (probe, port))
             deadline = time.monotonic() + PROBE_SECONDS
             while selector.get_map() and time.monotonic() < deadline:
                 for key, _ in selector.select(0.1):
-                    selector.unregister(key.fileobj)
-                    found = key.fileobj
-                    assert isinstance(found, socket.socket)
-                    if found.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
-                        yield key.data
-                    found.close()
-            for key in list(selector.get_map().values()):
-                assert isinstance(key.fileobj, socket.socket)
-                key.fileobj.close()
+                    probe, port = key.data
+                    selector.unregister(probe)
+                    error = probe.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                    if error == errno.EHOSTUNREACH:
+                        return
+                    if error == 0:
+                        yield port
+            if len(selector.get_map()) == AT_ONCE:
+                return
 
 
 def answers(address: str, port: int) -> list[dict[str, Any]]:

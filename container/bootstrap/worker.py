@@ -15,8 +15,9 @@ from container.bootstrap.ray_node import RayNode
 from container.bootstrap.reach import reach
 from container.bootstrap.tasks import abandon
 
-RECONNECT_SECONDS = 10.0
-"""After silence (20 s) or a refused connection: a head that is not back by then is gone. 30 s in all, 60 allowed."""
+RECONNECT_SECONDS = 8.0
+"""After silence (20 s) or a broken connection: a head that is not back by then is gone. From the end of a head to
+that of the last host 15 s are allowed, where a host is cut off 60."""
 RAY_RESTARTS = 3
 
 
@@ -114,7 +115,7 @@ class Worker:
         return await self._start_node(head_address, asyncio.get_running_loop().time() + timeout_seconds)
 
     async def _exchange(self, fields: dict[str, Any]) -> Outcome | None:
-        """One beat; a broken channel is opened again within 10 s, or the head counts as lost."""
+        """One beat; a broken channel is opened again in time, or the head counts as lost."""
         try:
             return await self._client.exchange(**fields)
         except OSError as error:

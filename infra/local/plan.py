@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,6 +129,10 @@ def _environment(job: LocalJob) -> dict[str, str]:
 
 
 def _user() -> dict[str, str]:
-    """An ordinary user for the training, as in the image; none where the kernel gave this sandbox no second user."""
+    """An ordinary user for the training, as in the image.
+
+    None where the kernel gave this sandbox no second user, or where a second one could not read the checkout.
+    """
     numbers = [int(number) for number in Path("/proc/self/uid_map").read_text().split()]
-    return {"COUNTERPOISE_USER": str(NOBODY)} if sum(numbers[2::3]) > NOBODY else {}
+    is_readable = all(path.stat().st_mode & stat.S_IROTH for path in (*reachable_directories(), Path(__file__)))
+    return {"COUNTERPOISE_USER": str(NOBODY)} if sum(numbers[2::3]) > NOBODY and is_readable else {}

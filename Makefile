@@ -94,7 +94,7 @@ test-quick: setup ## Only the tests that start no cluster
 
 .PHONY: faults
 faults: setup ## Let every fault of docs/reliability.md happen; runs/faults/latest.json has what each took
-	$(BIN)/python -m pytest tests/faults -m "not soak" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/faults tests/cluster/test_security.py -m "not soak" $(PYTEST_ARGS)
 
 .PHONY: soak
 soak: setup ## Half an hour of hosts that are killed and come back

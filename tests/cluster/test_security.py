@@ -94,7 +94,13 @@ AS_ORDINARY_USER = ("--hyperparameters", "container.ray_daemons", "raylet", "gcs
 """In the command lines of the driver, of Ray's daemons and of its workers."""
 
 
-@pytest.fixture(scope="module", params=["", "raise 30 0"], ids=["success", "failure"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("", id="success", marks=pytest.mark.thorough),
+        pytest.param("raise 30 0", id="failure"),
+    ],
+)
 def with_canaries(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> EndedJob:
     """A job whose environment holds secrets and whose processes were listed all the time; one ends with an error."""
     before = f'echo "$OWN_TOKEN" >"$COUNTERPOISE_TOKEN_FILE"; unset OWN_TOKEN{WATCH_PROCESSES}'

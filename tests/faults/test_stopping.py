@@ -40,19 +40,20 @@ def test_stopped_during_the_start(tmp_path: Path, fault: FaultUnderTest) -> None
     fault.took(job.seconds - job.at("start", which=1), job.failure)
 
 
+IN_EVERY_RUN = "one host alone"
 MOMENTS: dict[str, dict[str, Any]] = {
     "while a checkpoint is written": {
         "training": {"checkpoint_every_steps": 1},
         "stop_at": ("checkpoint", 5, GRACE_SECONDS),
     },
     "twice": {"faults": [during_training(host, "terminate", s) for s in (0.0, 0.3) for host in ("algo-1", "algo-2")]},
-    "one host alone": {"faults": [during_training("algo-2", "terminate")]},
+    IN_EVERY_RUN: {"faults": [during_training("algo-2", "terminate")]},
 }
 
 
 @pytest.mark.fault("F10")
 @pytest.mark.parametrize(
-    "moment", [pytest.param(name, marks=pytest.mark.thorough) if name == "twice" else name for name in MOMENTS]
+    "moment", [pytest.param(name, marks=[] if name == IN_EVERY_RUN else pytest.mark.thorough) for name in MOMENTS]
 )
 def test_stopped_at_a_bad_moment(tmp_path: Path, fault: FaultUnderTest, moment: str) -> None:
     order = dict(MOMENTS[moment])

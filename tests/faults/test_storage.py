@@ -46,6 +46,7 @@ def test_a_model_without_room_fails_the_job(tmp_path: Path, fault: FaultUnderTes
     fault.took(job.outcome["last_step_to_end_seconds"], job.failure)
 
 
+@pytest.mark.thorough
 @pytest.mark.fault("F17")
 def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path, fault: FaultUnderTest) -> None:
     """Case C22."""
@@ -62,6 +63,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path, fault: Fault
     fault.took(job.at("first_step") - job.at("training_started"), damaged["fields"]["file"])
 
 
+@pytest.mark.thorough
 @pytest.mark.fault("F18")
 def test_a_record_that_cannot_be_read_is_named_and_skipped(tmp_path: Path, fault: FaultUnderTest) -> None:
     """Case C16."""

@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def settings_table(model: type[BaseModel]) -> str:
         is_required = model.model_fields[name].is_required()
         default = "required" if is_required else f"`{_default_text(schema)}`"
         rows.append((f"`{name}`", _type_text(schema), _allowed_text(schema), default, str(schema["description"])))
-    return "".join(f"| {' | '.join(_cell(text) for text in row)} |\n" for row in rows)
+    return _table(rows)
 
 
 def schema_text() -> str:
@@ -72,7 +72,7 @@ def faults_table() -> str:
     for name, case in FAULTS.items():
         held = f"{case.bound}: {case.bound_seconds:g} s"
         rows.append((name, case.title, case.happens, case.costs, case.seen, held))
-    return "".join(f"| {' | '.join(_cell(text) for text in row)} |\n" for row in rows)
+    return _table(rows)
 
 
 def with_blocks(current: str, blocks: Mapping[str, str]) -> str:
@@ -126,6 +126,10 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path.relative_to(root)}")
     return 0
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    return "".join(f"| {' | '.join(_cell(text) for text in row)} |\n" for row in rows)
 
 
 def _cell(text: str) -> str:

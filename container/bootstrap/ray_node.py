@@ -118,10 +118,10 @@ class RayNode:
 
     def _processes(self) -> list[psutil.Process]:
         """What descends from this process and not from a spared one: Ray's daemons and their workers."""
-        found = descendants()
+        found, pids = descendants(), self._spared()
         spared: set[psutil.Process] = set()
         for process in found:
-            if process.pid in self._spared():
+            if process.pid in pids:
                 with suppress(psutil.NoSuchProcess):
                     spared |= {process, *process.children(recursive=True)}
         return [process for process in found if process not in spared]

@@ -2,7 +2,7 @@
 
 import contextlib
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import psutil
@@ -15,40 +15,21 @@ class Fault:
     at: str
     host: str
     action: str
-    """`unplug` or `plug_in` for its network cable, `restart` for a host that has ended, or a name in `ACTIONS`, with
-    an argument behind a colon where the action takes one."""
+    """A name in `SIGNALS` or `LINKS`, `kill_program:<name>`, or `restart` for a host that has ended."""
     count: int = 1
     delay_seconds: float = 0.0
 
 
-def inflict(action: str, process_one: int) -> None:
-    """Let a name in `ACTIONS` happen to the host with this process 1, by the pid that this process sees."""
-    name, _, argument = action.partition(":")
+SIGNALS: Mapping[str, signal.Signals] = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM}
+"""Actions that are a signal to process 1 of the host alone; with a killed one the host is gone."""
+LINKS: Mapping[str, bool] = {"unplug": False, "plug_in": True}
+"""Actions that cut or connect its cable, by whether it is connected then."""
+
+
+def kill_programs(process_one: int, name: str) -> None:
+    """SIGKILL to each process of a host whose name or title begins like that; its process 1 as this process sees it."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        ACTIONS[name](psutil.Process(process_one), argument)
-
-
-def _kill(process_one: psutil.Process, _argument: str) -> None:
-    """SIGKILL to process 1, and with it to the host."""
-    process_one.kill()
-
-
-def _terminate(process_one: psutil.Process, _argument: str) -> None:
-    """SIGTERM to this host alone."""
-    process_one.send_signal(signal.SIGTERM)
-
-
-def _kill_program(process_one: psutil.Process, name: str) -> None:
-    """SIGKILL to each process of the host whose name or title begins like that."""
-    for process in process_one.children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process.name().startswith(name) or " ".join(process.cmdline()).startswith(name):
-                process.kill()
-
-
-ACTIONS: Mapping[str, Callable[[psutil.Process, str], None]] = {
-    "kill": _kill,
-    "terminate": _terminate,
-    "kill_program": _kill_program,
-}
-"""What happens inside of a host that runs."""
+        for process in psutil.Process(process_one).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.name().startswith(name) or " ".join(process.cmdline()).startswith(name):
+                    process.kill()

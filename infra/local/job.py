@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from types import FrameType
 
 from infra.local.console import Event, JobConsole, parse_event
-from infra.local.faults import Fault, inflict
+from infra.local.faults import LINKS, SIGNALS, Fault, kill_programs
 from infra.local.files import HostIdentity, hosts_of, name_table
 from infra.local.host import Host
 from infra.local.limits import HostUsage
@@ -169,16 +169,20 @@ class JobRun:
 
     def _befall(self, fault: Fault) -> None:
         """Lets a fault happen, where its host is in a state for it."""
-        running = {host.identity.name: host for host in self._running}.get(fault.host)
-        ended = {host.identity.name: host for host in self._ended}.get(fault.host)
-        if fault.action == "restart" and ended and not running and self._stop_reason is None:
-            self._start(self._add_host(ended.identity))
-        elif running is None or running.process_one is None:
+        action, _, program = fault.action.partition(":")
+        running = next((host for host in self._running if host.identity.name == fault.host), None)
+        ended = next((host for host in self._ended if host.identity.name == fault.host), None)
+        host = ended if action == "restart" else running
+        if host is None or (action == "restart" and (running or self._stop_reason is not None)):
             return
-        elif fault.action in ("unplug", "plug_in"):
-            self._bridge.set_link(fault.host, is_up=fault.action == "plug_in")
-        else:
-            inflict(fault.action, running.process_one)
+        if action == "restart":
+            self._start(self._add_host(host.identity))
+        elif action in LINKS:
+            self._bridge.set_link(fault.host, is_up=LINKS[action])
+        elif action in SIGNALS:
+            host.send_signal(SIGNALS[action])
+        elif host.process_one is not None:
+            kill_programs(host.process_one, program)
         self._events.append(Event(fault.host, FAULT_EVENT, {"action": fault.action}, self._seconds()))
 
     def _usage(self) -> dict[str, HostUsage]:
